@@ -26,7 +26,7 @@ from tasks.webhook_delivery import Deliverer
 
 
 def main() -> None:
-    """Run the API server. Exits with one line for an invalid setting."""
+    """Runs the API server that the environment configures; exits with a line on a bad setting."""
     hide()
     try:
         settings = Settings.from_env()

@@ -75,7 +75,7 @@ class Api(Flask):
 
 
 def create_app(settings: Settings, engine: Engine, *, streams: int = STREAMS) -> Api:
-    """Creates the Flask application for an engine."""
+    """Creates the API's Flask application for an engine: routes, token checks, error handlers."""
     flask = Api(engine, streams=streams)
     # One byte more than allowed, by which `api/requests.py` detects a body that is too long.
     flask.config["MAX_CONTENT_LENGTH"] = MAX_BODY_BYTES + 1

@@ -30,14 +30,14 @@ class Visitor(NamedTuple):
 
     @property
     def scopes(self) -> frozenset[Scope]:
-        """Returns the scopes of the caller; empty for a step's body, which has its own rules."""
+        """Returns the caller's scopes (permissions): the operator has all, a step has none."""
         if self.body is not None:
             return frozenset()
         return EVERYTHING if self.token is None else self.token.scopes
 
     @property
     def name(self) -> str:
-        """Returns the caller's name for logs and records, without secrets."""
+        """Returns the caller's name for logs and records, such as `operator`, without secrets."""
         if self.body is not None and self.body.is_of_session:
             return f"session {self.body.session}"
         if self.body is not None and self.body.is_of_work:
@@ -48,7 +48,7 @@ class Visitor(NamedTuple):
 
     @property
     def signature(self) -> str:
-        """Returns the caller as the author of an answer, with the name of its token."""
+        """Returns the caller's name as the author of an answer; for a token, its name and id."""
         return self.name if self.token is None else f"token {self.token.name} ({self.token.id})"
 
 
@@ -60,7 +60,10 @@ class Doorkeeper:
         self._engine = engine
 
     def admit(self) -> None:
-        """Authenticates and authorizes a request. Raises Refused."""
+        """Checks token and scope of the current request and stores its caller. Raises Refused.
+
+        Requests of public routes and of the dashboard pass.
+        """
         endpoint = request.endpoint
         if endpoint in PUBLIC or request.blueprint == BROWSER:
             return
@@ -73,9 +76,9 @@ class Doorkeeper:
         g.token_recheck = lambda: self._still(text)
 
     def recognise(self, text: str) -> Visitor:
-        """Returns the caller that a token belongs to.
+        """Returns the caller that a bearer token belongs to. Raises Refused for an unusable token.
 
-        Raises Refused if it is invalid, revoked or expired, and StoreUnknown.
+        It may be invalid, revoked or expired. Raises StoreUnknown, too.
         """
         try:
             if text.startswith(PREFIX):
@@ -143,7 +146,7 @@ def install(flask: Flask, settings: Settings, engine: Engine) -> None:
 
 
 def current_caller() -> Caller | None:
-    """Returns the step's body that sends this request; None for people and programs."""
+    """Returns the running step or session whose token sends this request; None for people."""
     return _visitor().body
 
 
@@ -153,24 +156,24 @@ def current_visitor() -> str:
 
 
 def current_author() -> str:
-    """Returns the caller of this request as the author of an answer."""
+    """Returns the caller of this request as the author of an answer: its name and token's name."""
     return _visitor().signature
 
 
 def current_owner() -> Owner | None:
-    """Returns the owner of the sessions that this request creates; None for the operator."""
+    """Returns the owner of the sessions that this request creates; None without an API token."""
     token = _visitor().token
     return None if token is None else token.owner
 
 
 def token_recheck() -> Callable[[], bool]:
-    """Returns a function that re-checks this request's token, for long streams."""
+    """Returns a function that checks if this request's token is still valid, for long streams."""
     found: Callable[[], bool] = g.token_recheck
     return found
 
 
 def may_bring_commands(engine: Engine) -> bool:
-    """Whether the caller may submit commands (scope exec:free), itself or by its session."""
+    """Whether this request's caller may submit commands (scope exec:free), or its session may."""
     caller = _visitor().body
     if caller is not None:
         return engine.spawner.may_bring_commands(caller)
@@ -178,7 +181,7 @@ def may_bring_commands(engine: Engine) -> bool:
 
 
 def allow(document: BaseModel, *, free: bool) -> None:
-    """Raises Refused for a document with commands unless the caller may submit commands."""
+    """Raises Refused if a document contains commands, unless `free`: the caller may submit any."""
     if free:
         return
     for field in free_commands(document):

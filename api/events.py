@@ -108,7 +108,7 @@ class EventStream:
         self._read_s = 0.0
 
     def frames(self) -> Iterator[str]:
-        """Yields the text of the event stream; says why if it ends before the session."""
+        """Yields the stream's text: stored events, new ones, then the end or why it was cut."""
         yield f"retry: {RETRY_MS}\n\n"
         try:
             yield from self._reset()

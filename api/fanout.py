@@ -75,13 +75,13 @@ class Subscription:
             self._news.notify()
 
     def disconnect(self) -> None:
-        """Disconnects the client, which will reconnect."""
+        """Ends the subscription: the next `take` raises StreamCut, and the client reconnects."""
         with self._news:
             self._reason = self._reason or Cut.CLOSING
             self._news.notify()
 
     def take(self, timeout_s: float) -> Event | None:
-        """Returns the next event, or None after the timeout. Raises StreamCut."""
+        """Returns the next event, or None after the timeout. Raises StreamCut once disconnected."""
         with self._news:
             self._news.wait_for(lambda: self._waiting or self._reason, timeout_s)
             if self._reason:
@@ -112,7 +112,7 @@ class Fanout:
 
     @contextmanager
     def watch(self, session: str, *, after: str) -> Iterator[Subscription]:
-        """Subscribes to the session's events after a given one."""
+        """Context manager that subscribes to a session's events after the event id `after`."""
         subscription = Subscription(after)
         self._join(session, subscription, after)
         try:

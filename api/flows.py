@@ -20,7 +20,7 @@ class Flows:
         self._engine = engine
 
     def list_all(self) -> Response:
-        """GET /v1/flows: list the catalog."""
+        """GET /v1/flows: list the flows of the catalog that applies to the caller's folder."""
         found = found_here(self._engine, requests.query(FolderQuery))
         return answer(Page[FlowView](items=self._engine.catalog_of(found.folder).flows()))
 
@@ -30,8 +30,9 @@ class Flows:
         return answer(self._engine.catalog_of(found.folder).flow(name))
 
     def run(self, name: str) -> Response:
-        """POST .../runs: run a flow of the catalog; needs no exec:free, as the operator wrote it.
+        """POST .../runs: start a session that runs a flow of the catalog; needs no scope exec:free.
 
+        The operator wrote the flow.
         Only the command that prepares a worktree is the caller's.
         """
         caller = current_caller()

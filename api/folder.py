@@ -28,10 +28,7 @@ class FolderQuery(requests.Query):
 
 
 def folder_of_command() -> str:
-    """Returns the folder of the command that sends the request; '' if it names none.
-
-    Raises Refused.
-    """
+    """Returns the folder that a request's header names; '' if it has none. Raises Refused."""
     given = request.headers.get(FOLDER_HEADER, "")
     folder = os.fsdecode(unquote_to_bytes(given))
     if given and (not folder.startswith("/") or "\0" in folder or len(folder) > _LONGEST):
@@ -41,7 +38,7 @@ def folder_of_command() -> str:
 
 
 def found_here(engine: Engine, asked: FolderQuery | None = None) -> Found:
-    """Returns the definitions that apply to a request: those of its folder, or of its session."""
+    """Returns the agents and tools that apply to a request: those of its folder or its session."""
     caller, definitions = current_caller(), engine.submit.definitions
     folder = (asked and asked.folder) or folder_of_command()
     if caller is not None and not folder:

@@ -56,7 +56,7 @@ class Guards:
         return Response(status=204)
 
     def reset(self) -> Response:
-        """POST /v1/guards/reset: set the counters of limits to 0."""
+        """POST /v1/guards/reset: set the counters of one agent's Stop guards, or of all, to 0."""
         requests.query(NoQuery)
         asked = requests.body(ResetBody)
         return answer(self._engine.guards.reset(asked.agent_session, by=current_visitor()))

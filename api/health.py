@@ -18,7 +18,7 @@ class Health(BaseModel):
 
 
 def blueprint(engine: Engine, settings: Settings) -> Blueprint:
-    """Returns the Flask blueprint with the routes that report whether the process is ready."""
+    """Returns the Flask blueprint with the liveness and readiness probes, which need no token."""
     routes = Blueprint("health", __name__)
 
     def alive() -> Response:

@@ -22,7 +22,7 @@ _PARSERS_DEPTH = "recursion limit exceeded"
 
 
 def parse_body(body: bytes) -> JsonValue:
-    """Parses the body of a request as JSON. Raises Refused."""
+    """Parses a request body as JSON. Raises Refused if invalid, too deep or with a name twice."""
     try:
         found: JsonValue = from_json(body, allow_inf_nan=False)
     except ValueError as error:

@@ -38,17 +38,17 @@ class Limits:
         self._engine = engine
 
     def list_all(self) -> Response:
-        """GET /v1/limits: list all limits."""
+        """GET /v1/limits: list all concurrency and rate limits."""
         requests.query(requests.NoQuery)
         return answer(Page[Limit](items=self._engine.limits.all_limits()))
 
     def one(self, kind: str, name: str) -> Response:
-        """GET /v1/limits/KEY: show a limit."""
+        """GET /v1/limits/KEY: show a concurrency or rate limit, with its ETag."""
         requests.query(requests.NoQuery)
         return _with_tag(self._engine.limits.limit_of(f"{kind}:{name}"))
 
     def put(self, kind: str, name: str) -> Response:
-        """PUT /v1/limits/KEY: set a limit."""
+        """PUT /v1/limits/KEY: set a concurrency or rate limit, if it matches If-Match."""
         requests.query(requests.NoQuery)
         asked = requests.body(LimitBody)
         limit = self._engine.limits.set_limit(
@@ -60,7 +60,7 @@ class Limits:
         return _with_tag(limit)
 
     def delete(self, kind: str, name: str) -> Response:
-        """DELETE /v1/limits/KEY: remove a limit."""
+        """DELETE /v1/limits/KEY: remove a concurrency or rate limit, if it matches If-Match."""
         requests.query(requests.NoQuery)
         self._engine.limits.remove_limit(f"{kind}:{name}", seen=_if_match())
         return Response(status=204)
@@ -85,7 +85,7 @@ def _if_match() -> SeenLimit | None:
 
 
 def blueprint(engine: Engine) -> Blueprint:
-    """Returns the Flask blueprint with the routes of limits."""
+    """Returns the Flask blueprint with the routes of concurrency and rate limits."""
     limits = Limits(engine)
     routes = Blueprint("limits", __name__, url_prefix="/v1/limits")
     one = f"/<any({', '.join(KINDS)}):kind>/<path:name>"

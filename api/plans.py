@@ -32,12 +32,12 @@ class Plans:
         self._engine = engine
 
     def one(self, session: str) -> Response:
-        """GET .../plan: show the plan."""
+        """GET .../plan: return the plan of a session with its ETag; status 304 if unchanged."""
         requests.query(requests.NoQuery)
         return plan_answer(self._engine.plans.view(session))
 
     def edit(self, session: str) -> Response:
-        """PATCH .../plan: apply edits to the tasks of a plan."""
+        """PATCH .../plan: apply edits to the tasks of a plan, unless it changed since If-Match."""
         requests.query(requests.NoQuery)
         asked = requests.body(PlanEdit)
         plans, version = self._engine.plans, _if_match()
@@ -48,7 +48,7 @@ class Plans:
         return plan_answer(view, changed=True)
 
     def approve(self, session: str) -> Response:
-        """POST .../plan/approve: approve the draft."""
+        """POST .../plan/approve: approve the draft of a plan, so that its tasks start."""
         requests.query(requests.NoQuery)
         requests.body(requests.NoBody)
         plans, version = self._engine.plans, _if_match()
@@ -59,7 +59,7 @@ class Plans:
         return plan_answer(view, changed=True, status=202)
 
     def changes(self, session: str) -> Response:
-        """POST .../plan/changes: ask the team lead for another draft."""
+        """POST .../plan/changes: ask the team lead (an agent) for another draft of the plan."""
         requests.query(requests.NoQuery)
         asked = requests.body(PlanChange)
         view = self._engine.plans.change(session, asked.text, by=current_author())
@@ -80,7 +80,7 @@ class Plans:
         return answer(found)
 
     def decide(self, session: str, proposal: str) -> Response:
-        """POST .../plan/proposals/PROPOSAL: accept or refuse a proposed task."""
+        """POST .../plan/proposals/PROPOSAL: accept or refuse a proposed task or edit of a plan."""
         requests.query(requests.NoQuery)
         asked = requests.body(Decision)
         view = self._engine.plans.decide(

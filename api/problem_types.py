@@ -31,7 +31,7 @@ class Refused(Exception):
 def refuse(
     kind: Kind, detail: str, *, hint: str | None = None, field: str | None = None
 ) -> Refused:
-    """Builds an error response with the status, title and hint of its problem type."""
+    """Builds the error response for a type of problem, with its status, title and hint."""
     problem = Problem.of(kind, detail, hint=hint, field=field)
     retry = {"Retry-After": str(RETRY_AFTER_S)} if problem.status == 503 else None
     return Refused(problem, retry)
@@ -88,7 +88,7 @@ def plan_changed(detail: str, plan: PlanView) -> Refused:
 
 
 def task_unknown(session: str, task: str, known: Sequence[str]) -> Refused:
-    """Builds the error for an id that no task of the plan has."""
+    """Builds the error for an id that no task of the plan has; its hint names the nearest id."""
     near = nearest(task, known)
     ids = f"its tasks are {', '.join(known[:NAMED])}" if known else "it has no tasks yet"
     hint = ids if near is None else f"did you mean {near!r}?"

@@ -112,7 +112,10 @@ class SubmitQuery(Query):
     on_parent_end: ParentEnd | None = None
 
     def policy_for(self, *, is_child: bool) -> ParentEnd:
-        """Returns what happens to a child when its parent ends, by default `abort`."""
+        """Returns what happens to a child when its parent ends. Raises Refused if set for no child.
+
+        By default it is `abort`.
+        """
         if self.on_parent_end is not None and not is_child:
             message = "only a session that a doer or checker starts has a parent; leave it out"
             fault = FieldProblem(field="on_parent_end", message=message, place="query")
@@ -329,17 +332,17 @@ class Answers(Body):
 
 
 def value() -> JsonValue:
-    """Parses the body as any JSON. Raises Refused."""
+    """Parses the body of the current request as any JSON value. Raises Refused if it is invalid."""
     return _json()
 
 
 def document() -> AnyDocument:
-    """Parses the body as a loop, workflow, flow or plan to run. Raises Refused."""
+    """Parses the request's body as a loop, workflow, flow, graph or plan to run. Raises Refused."""
     return parse_document(_json())
 
 
 def parse_document(given: JsonValue) -> AnyDocument:
-    """Parses a document of any kind. Raises Refused."""
+    """Validates a JSON value as a document to run, of any kind. Raises Refused if it is invalid."""
     try:
         return _DOCUMENT.validate_python(given)
     except ValidationError as error:
@@ -347,7 +350,7 @@ def parse_document(given: JsonValue) -> AnyDocument:
 
 
 def body(model: type[M]) -> M:
-    """Parses the body as this model; an absent one is an empty object. Raises Refused."""
+    """Parses the request's body as this model; an absent one is an empty object. Raises Refused."""
     given = _json() if _read_bytes() else {}
     try:
         return model.model_validate(given)
@@ -362,7 +365,7 @@ def _model_of(given: JsonValue) -> type[BaseModel] | None:
 
 
 def query(model: type[M]) -> M:
-    """Parses the query parameters. Raises Refused, also for unknown and repeated ones."""
+    """Parses the request's query into a model. Raises Refused, also for unknown, repeated names."""
     given: dict[str, JsonValue] = {}
     for name, values in request.args.lists():
         if name in model.model_fields and _is_list(model, name):
@@ -385,7 +388,7 @@ def query(model: type[M]) -> M:
 
 
 def if_match() -> Seen | None:
-    """Parses the header If-Match of a session; None if it is absent or `*`."""
+    """Parses the header If-Match (a session's ETag); None if it is absent or `*`."""
     given = request.headers.get("If-Match")
     if given is None or given.strip() == "*":
         return None
@@ -395,7 +398,7 @@ def if_match() -> Seen | None:
 
 
 def idempotency_key() -> str | None:
-    """Parses the header Idempotency-Key. Raises Refused."""
+    """Returns the header Idempotency-Key; None if absent. Raises Refused if it is malformed."""
     key = request.headers.get("Idempotency-Key")
     if key is not None and not KEY.fullmatch(key):
         raise malformed(
@@ -407,7 +410,7 @@ def idempotency_key() -> str | None:
 
 
 def last_event_id() -> str | None:
-    """Parses the header Last-Event-ID. Raises Refused."""
+    """Returns the header Last-Event-ID; None if absent. Raises Refused if it is no event id."""
     last = request.headers.get("Last-Event-ID")
     if last is not None and not _EVENT_ID.fullmatch(last):
         raise malformed(

@@ -214,5 +214,5 @@ SESSION_IN_QUERY: Mapping[str, str] = {
 
 
 def scope_of(endpoint: str) -> Scope:
-    """Returns the scope that a REST route requires."""
+    """Returns the scope (permission) that a REST route requires; `admin` if none is defined."""
     return NEEDED.get(endpoint, Scope.ADMIN)

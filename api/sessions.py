@@ -33,7 +33,7 @@ class Sessions:
         self._engine = engine
 
     def submit(self) -> Response:
-        """POST /v1/sessions: create a session from a document; from a step's body, a child."""
+        """POST /v1/sessions: create a session from a document; a child if a step sends it."""
         caller = current_caller()
         policy = requests.query(SubmitQuery).policy_for(is_child=caller is not None)
         key = requests.idempotency_key()
@@ -64,7 +64,7 @@ class Sessions:
         return submit_batch(self._engine)
 
     def list_all(self) -> Response:
-        """GET /v1/sessions: list sessions."""
+        """GET /v1/sessions: return one page of the sessions that match a filter."""
         asked = requests.query(SessionsQuery)
         page = self._engine.queries.sessions(asked.wanted(), limit=asked.limit, cursor=asked.cursor)
         if not page.items:  # an emptied store lists nothing
@@ -72,7 +72,7 @@ class Sessions:
         return answer(page)
 
     def bulk(self) -> Response:
-        """POST /v1/sessions/bulk: apply a verb to all sessions that match a filter."""
+        """POST /v1/sessions/bulk: apply a verb to all sessions of a filter, or preview that."""
         requests.query(NoQuery)
         asked = requests.body(requests.Bulk)
         if asked.dry_run:
@@ -88,7 +88,7 @@ class Sessions:
         return session_answer(self._engine.queries.session(session))
 
     def export(self, session: str) -> Response:
-        """GET .../export: download all data of a session."""
+        """GET .../export: download all data of a session, or only its iterations as JSON lines."""
         asked = requests.query(requests.ExportQuery)
         exported = self._engine.queries.export(session)
         if asked.part == "all":
@@ -102,17 +102,17 @@ class Sessions:
         return answer(self._engine.queries.result(session))
 
     def steps(self, session: str) -> Response:
-        """GET .../steps: list the steps."""
+        """GET .../steps: return one page of a session's steps."""
         asked = requests.query(PageQuery)
         return answer(self._engine.queries.steps(session, limit=asked.limit, cursor=asked.cursor))
 
     def ledger(self, session: str) -> Response:
-        """GET .../ledger: list the iterations."""
+        """GET .../ledger: return one page of a session's iterations, with their verdicts."""
         asked = requests.query(PageQuery)
         return answer(self._engine.queries.ledger(session, limit=asked.limit, cursor=asked.cursor))
 
     def diffs(self, session: str) -> Response:
-        """GET .../diffs: list the doers' diffs."""
+        """GET .../diffs: return one page of the file changes that a session's doers made."""
         asked = requests.query(requests.DiffsQuery)
         return answer(
             self._engine.queries.diffs(
@@ -121,6 +121,7 @@ class Sessions:
         )
 
     def output(self, session: str) -> Response:
+        """GET .../output: return the live output of the latest attempts, of one step or of all."""
         asked = requests.query(requests.OutputQuery)
         found = self._engine.outputs.outputs(session, step=asked.step, limit=asked.limit)
         return answer(Page[OutputView](items=found))
@@ -131,7 +132,7 @@ class Sessions:
         return answer(self._engine.receipts.receipt(session))
 
     def tree(self, session: str) -> Response:
-        """GET .../tree: list a session and all below it."""
+        """GET .../tree: list a session and all its descendants."""
         asked = requests.query(requests.TreeQuery)
         return answer(self._engine.trees.tree(session, limit=asked.limit))
 
@@ -141,7 +142,7 @@ class Sessions:
         return answer(self._engine.explainer.explain(session))
 
     def transcript(self, session: str) -> Response:
-        """GET .../transcript: read the transcript."""
+        """GET .../transcript: return a page of a session's transcript, or all of it as Markdown."""
         asked = requests.query(requests.TranscriptQuery)
         if asked.format == "markdown":
             text = "".join(self._engine.queries.transcript_text(session))
@@ -156,7 +157,7 @@ class Sessions:
         return self._control(session, "stop")
 
     def resume(self, session: str) -> Response:
-        """POST .../resume: resume a session."""
+        """POST .../resume: resume a stopped or failed session, by the old or new flow file."""
         asked = requests.body(requests.Resume)
         if asked.as_ == "old":
             return self._control(
@@ -185,7 +186,7 @@ class Sessions:
         return self._control(session, "abort", reason=requests.body(requests.Abort).reason)
 
     def answers(self, session: str) -> Response:
-        """POST .../answers: answer a question."""
+        """POST .../answers: send a person's answer to a question that a session asks."""
         asked = requests.body(requests.Answers)
         requests.query(NoQuery)
         given = GivenAnswer(text=asked.text, choice=asked.choice, fields=asked.fields)
@@ -202,7 +203,7 @@ class Sessions:
         return session_answer(view)
 
     def rehome(self, session: str) -> Response:
-        """POST .../rehome: move a session to another place."""
+        """POST .../rehome: move a session to another place (a worker's host)."""
         asked = requests.body(requests.Rehome)
         requests.query(NoQuery)
         return session_answer(
@@ -210,7 +211,7 @@ class Sessions:
         )
 
     def delete(self, session: str) -> Response:
-        """DELETE /v1/sessions/ID: delete a session."""
+        """DELETE /v1/sessions/ID: delete an ended session; with `force` abort it first."""
         asked = requests.query(requests.DeleteQuery)
         view = self._engine.deletion.delete(session, force=asked.force, seen=requests.if_match())
         return Response(status=204) if view is None else session_answer(view, 202)

@@ -82,12 +82,12 @@ class Locks:
         self._engine = engine
 
     def list_all(self, session: str) -> Response:
-        """GET .../locks: list the locks of the session's tree."""
+        """GET .../locks: list the named locks that the sessions of this session's tree share."""
         requests.query(NoQuery)
         return answer(Page[LockView](items=self._engine.shared.locks(session)))
 
     def acquire(self, session: str) -> Response:
-        """POST .../locks: take a lock, or wait for it."""
+        """POST .../locks: take a named lock, or with `queue` join its queue; does not block."""
         requests.query(NoQuery)
         asked = requests.body(Acquire)
         call = _call(asked.holder or "")
@@ -97,7 +97,7 @@ class Locks:
         return answer(grant, 200 if grant.state == "held" else 202)
 
     def renew(self, session: str, lock: str) -> Response:
-        """PUT .../locks/NAME: extend the time that a lock is held."""
+        """PUT .../locks/NAME: extend the time for which the caller holds a named lock."""
         requests.query(NoQuery)
         asked = requests.body(Renew)
         call = _call(asked.holder)
@@ -119,7 +119,7 @@ class Values:
         self._engine = engine
 
     def list_all(self, session: str) -> Response:
-        """GET .../kv: list the keys of the session's tree."""
+        """GET .../kv: return one page of the keys of values that the session's tree shares."""
         asked = requests.query(ValuesQuery)
         return answer(
             self._engine.shared.values(
@@ -128,12 +128,12 @@ class Values:
         )
 
     def one(self, session: str, key: str) -> Response:
-        """GET .../kv/KEY: read a value."""
+        """GET .../kv/KEY: read a value that the session's tree shares."""
         requests.query(NoQuery)
         return answer(self._engine.shared.value(session, key))
 
     def put(self, session: str, key: str) -> Response:
-        """PUT .../kv/KEY: store a value."""
+        """PUT .../kv/KEY: store a value that the tree shares; with `if_version` if unchanged."""
         requests.query(NoQuery)
         asked = requests.body(SetValue)
         head = self._engine.values.set(
@@ -147,7 +147,7 @@ class Values:
         return answer(head)
 
     def delete(self, session: str, key: str) -> Response:
-        """DELETE .../kv/KEY: delete a value."""
+        """DELETE .../kv/KEY: delete a shared value; with `if_version` only if it is unchanged."""
         asked = requests.query(DeleteValueQuery)
         self._engine.values.delete(
             session,
@@ -164,6 +164,7 @@ def _call(holder: str) -> LockCall:
 
 
 def locks_blueprint(engine: Engine) -> Blueprint:
+    """Returns the Flask blueprint with the routes of named locks."""
     locks = Locks(engine)
     routes = Blueprint("locks", __name__, url_prefix="/v1/sessions/<session>/locks")
     routes.add_url_rule("", "listed", locks.list_all)
@@ -174,6 +175,7 @@ def locks_blueprint(engine: Engine) -> Blueprint:
 
 
 def values_blueprint(engine: Engine) -> Blueprint:
+    """Returns the Flask blueprint with the routes of shared values."""
     values = Values(engine)
     routes = Blueprint("kv", __name__, url_prefix="/v1/sessions/<session>/kv")
     routes.add_url_rule("", "listed", values.list_all)

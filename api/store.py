@@ -32,7 +32,7 @@ class AcceptBody(requests.Body):
 
 
 def install(flask: Flask, engine: Engine) -> None:
-    """Registers a check that refuses requests while Redis holds an unexpected store.
+    """Registers a check that refuses requests while Redis holds other data than expected.
 
     A request that may write compares the store at once: an emptied one must keep nothing. Others
     rely on the last comparison, at most a sweep ago.
@@ -52,22 +52,22 @@ def install(flask: Flask, engine: Engine) -> None:
 
 
 def current_workers() -> Sequence[WorkerView]:
-    """Returns the live workers, for an endpoint of WITH_WORKERS."""
+    """Returns the live workers that the check of this request's store has read.
+
+    Only endpoints of WITH_WORKERS have them.
+    """
     workers: Sequence[WorkerView] = g.workers
     return workers
 
 
 def check_unknown(engine: Engine, error: Exception) -> None:
-    """Checks whether a session is unknown only because Redis lost its data.
-
-    Raises StoreUnknown.
-    """
+    """Raises StoreUnknown if a session is unknown only because Redis lost its data."""
     if isinstance(error, SessionUnknown):
         engine.guard.check()
 
 
 def blueprint(engine: Engine) -> Blueprint:
-    """Returns the Flask blueprint with the routes that show and accept the store."""
+    """Returns the Flask blueprint of routes that show and accept the identity of Redis's data."""
     routes = Blueprint("store", __name__, url_prefix="/v1/store")
 
     def show() -> Response:

@@ -53,7 +53,7 @@ class TokenRoutes:
         self._settings = settings
 
     def create(self) -> Response:
-        """POST /v1/tokens: create an API token."""
+        """POST /v1/tokens: create an API token with scopes, quotas and an expiry, and return it."""
         requests.query(requests.NoQuery)
         key = requests.idempotency_key()
         asked = requests.body(NewTokenBody)

@@ -11,7 +11,7 @@ _EXCLUDED = "healthz,readyz,metrics"
 
 
 def begin(flask: Flask, settings: Settings) -> None:
-    """Starts OpenTelemetry traces of the requests of this process."""
+    """Starts OpenTelemetry traces of this process's requests, unless the settings turn them off."""
     tracing.begin(settings, "leadhand-api")
     if settings.traces == "off":
         return

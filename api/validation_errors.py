@@ -64,7 +64,7 @@ def field_problems(
     *,
     place: Place = "body",
 ) -> tuple[FieldProblem, ...]:
-    """Returns one error description per invalid field, in document order.
+    """Converts a pydantic error to one error description per invalid field, in document order.
 
     The model, if it is known, suggests the names of misspelt fields.
     """

@@ -63,24 +63,24 @@ class Worktrees:
         self._engine = engine
 
     def list_every(self) -> Response:
-        """GET /v1/worktrees: list the folders of all sessions, newest first."""
+        """GET /v1/worktrees: list the worktree folders of all sessions, newest first."""
         return answer(self._engine.folder_index.page(requests.query(FoldersQuery).cursor))
 
     def audit(self) -> Response:
-        """POST /v1/worktrees/audit: compare the folders at each place with the store."""
+        """POST /v1/worktrees/audit: start comparing the folders at each place with the store."""
         requests.query(requests.NoQuery)
         asked = requests.body(FolderAuditBody)
         return answer(self._engine.folder_audits.start(repair=asked.repair), 202)
 
     def list_all(self, session: str) -> Response:
-        """GET .../worktrees: list the folders of a plan's tasks, or that of a session."""
+        """GET .../worktrees: list the worktree folders of a plan's tasks, or that of a session."""
         requests.query(requests.NoQuery)
         own = self._engine.own_folders.find(session)
         found = [own] if own is not None else self._engine.worktrees.list_all(session)
         return answer(Page[WorktreeView](items=found))
 
     def clean(self, session: str) -> Response:
-        """POST .../worktrees/clean: remove the folders of ended tasks, or that of a session."""
+        """POST .../worktrees/clean: start removing the folders of ended tasks, or of a session."""
         requests.query(requests.NoQuery)
         asked = requests.body(CleanBody)
         own = self._engine.own_folders.find(session)
@@ -89,25 +89,25 @@ class Worktrees:
         return answer(self._engine.worktrees.clean(session, asked.tasks, force=asked.force), 202)
 
     def merges(self, session: str) -> Response:
-        """GET .../merges: list the receipts of merges."""
+        """GET .../merges: list the merges of the work of a plan's tasks."""
         requests.query(requests.NoQuery)
         found = self._engine.coming_home.merges(session)
         return answer(Page[MergeView](items=found))
 
     def apply(self, session: str) -> Response:
-        """POST .../apply: bring a session's work into the folder it was started in."""
+        """POST .../apply: start bringing a session's work into the folder it was started in."""
         requests.query(requests.NoQuery)
         asked = requests.body(ApplyBody)
         return answer(self._engine.own_folders.apply(session, force=asked.force), 202)
 
     def apply_plan(self, session: str) -> Response:
-        """POST .../plan/apply: fast-forward a user's branch to the plan's work."""
+        """POST .../plan/apply: start fast-forwarding a user's branch to the plan's merged work."""
         requests.query(requests.NoQuery)
         asked = requests.body(ApplyPlanBody)
         return answer(self._engine.coming_home.apply(session, asked.branch or ""), 202)
 
     def diff(self, session: str) -> Response:
-        """POST .../plan/diff: compare a task or the plan with what it started from."""
+        """POST .../plan/diff: start comparing a task's or plan's work with its start."""
         requests.query(requests.NoQuery)
         asked = requests.body(DiffBody)
         found = self._engine.coming_home.diff(session, asked.task, unmerged=asked.unmerged)
@@ -115,6 +115,7 @@ class Worktrees:
 
 
 def blueprint(engine: Engine) -> Blueprint:
+    """Returns the Flask blueprint with the routes of worktree folders, merges and diffs."""
     worktrees = Worktrees(engine)
     routes = Blueprint("worktrees", __name__, url_prefix="/v1")
     routes.add_url_rule("/worktrees", "all", worktrees.list_every)

@@ -34,7 +34,7 @@ _GAP = re.compile(r"(?:\[\.\.\. \d+ \w+ left out )?\.\.\.\]\s*|…\s*")
 
 
 def without_cut_keys(text: str) -> str:
-    r"""Redacts the rest of private keys whose first line was cut off.
+    r"""Redacts, in a text, what is left of private keys whose first line was cut off.
 
     >>> without_cut_keys("...]\nab3/MIIEowIBAAKCAQEA\n-----END PRIVATE KEY-----")
     '...]\n[redacted]'

@@ -94,7 +94,7 @@ class Engine:
         self._add_follow_ups(store, settings, carrier)
 
     def catalog_of(self, folder: str) -> Catalog:
-        """Return the catalog with the flows that apply in a folder; '' is none."""
+        """Return the catalog of flows, with those that a folder defines added; '' is no folder."""
         return self.catalog.with_folder(self.definitions.flows_of(folder))
 
     def _add_queries(self, store: Store, carrier: Carrier) -> None:

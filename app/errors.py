@@ -140,7 +140,7 @@ class InvalidDocument(LeadhandError):
 
     @property
     def all(self) -> tuple[InvalidDocument, ...]:
-        """Return the errors of all fields."""
+        """Return a tuple with this error alone; SeveralInvalid returns one error per field."""
         return (self,)
 
     def __str__(self) -> str:
@@ -156,7 +156,7 @@ class SeveralInvalid(InvalidDocument):
 
     @property
     def all(self) -> tuple[InvalidDocument, ...]:
-        """Return all of the errors."""
+        """Return the tuple of InvalidDocument errors that this error combines."""
         return self._errors
 
     def __str__(self) -> str:
@@ -439,7 +439,7 @@ class StoreUnknown(StoreAway):
 
     @property
     def hint(self) -> str:
-        """Return a sentence that says how to fix it."""
+        """Return a sentence that says how to resolve the unexpected state of the data in Redis."""
         return DIFFERENCES[self.state][1]
 
     def __str__(self) -> str:

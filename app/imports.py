@@ -32,7 +32,10 @@ class Order(BaseModel):
 
 
 def main() -> None:
-    """Carry out one order. Exits with one line if a store does not answer."""
+    """Read an order (JSON) from standard input, list or import sessions, and print the result.
+
+    Exits with one line if a store does not answer.
+    """
     try:
         order = Order.model_validate_json(sys.stdin.read())
         answer = carry_out(order, Settings.from_env())
@@ -44,7 +47,7 @@ def main() -> None:
 def carry_out(
     order: Order, settings: Settings
 ) -> list[dict[str, JsonValue]] | dict[str, JsonValue]:
-    """Return the sessions that can be imported, or what became of each, by session."""
+    """Import the named sessions of another store and return each result; if none, list all."""
     given = settings.model_copy(update={"secret": order.secret, "secret_other": ""})
     old = Store(connect(order.redis_url), prefix=settings.prefix)
     store = Store(connect(str(settings.redis_url)), prefix=settings.prefix)

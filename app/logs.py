@@ -44,7 +44,7 @@ def log_doubts(doubts: Iterable[str]) -> None:
 
 
 def log_to_stderr(form: Literal["plain", "json"]) -> None:
-    """Write all lines from INFO on to standard error."""
+    """Configure logging: lines from INFO on go to standard error, as plain text or JSON."""
     # Finding the caller and the thread would be a third of the cost of a line.
     logging._srcfile = None
     logging.logThreads = logging.logMultiprocessing = logging.logProcesses = False

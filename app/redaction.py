@@ -45,7 +45,7 @@ def without_keys(text: str, secrets: Iterable[str] = ()) -> str:
 
 
 def redact(text: str) -> str:
-    """Redacts everything that looks like a credential.
+    """Redacts everything that looks like a credential, also values after names such as `API_KEY=`.
 
     >>> redact("401 for key sk-abcdefgh12345678")
     '401 for key [redacted]'
@@ -65,7 +65,7 @@ def redact_command(text: str) -> str:
 
 
 def without_secrets(value: JsonValue, secrets: Iterable[str] = ()) -> JsonValue:
-    """Redacts secrets in every text of a JSON value.
+    """Returns a copy of a JSON value, with secrets redacted in all of its texts and keys.
 
     >>> without_secrets({"ask": ["sk-abcdefgh12345678", 7]})
     {'ask': ['[redacted]', 7]}

@@ -158,6 +158,7 @@ class Settings(BaseModel):
 
     @property
     def lease_ms(self) -> int:
+        """Return the lease of an attempt in milliseconds."""
         return round(self.lease_s * 1000)
 
     @property
@@ -183,7 +184,7 @@ class Settings(BaseModel):
 
     @classmethod
     def from_env(cls, env: Mapping[str, str] | None = None) -> Settings:
-        """Read the environment. Raises SettingInvalid for the first invalid variable."""
+        """Read the settings from environment variables. Raises SettingInvalid if one is bad."""
         env = os.environ if env is None else env
         values: dict[str, object] = {
             field: env[name] for field, name in _PLAIN.items() if env.get(name)

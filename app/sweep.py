@@ -59,10 +59,10 @@ class HeldStep(NamedTuple):
 
 
 def sweep(engine: Engine) -> Swept:
-    """Handle everything that is due, unless another process just did. Raises StoreUnknown.
+    """Expire overdue attempts, repeat lost messages and run the outbox, unless just done elsewhere.
 
-    A full server refuses most writes, also those that postpone an entry. Then only the messages
-    that free memory are handled, regardless of their order, and the rest later.
+    Raises StoreUnknown. A full server refuses most writes, also those that postpone an entry. Then
+    only the messages that free memory are handled, regardless of their order, and the rest later.
     """
     engine.guard.require()
     try:

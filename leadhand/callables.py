@@ -35,19 +35,19 @@ def callable_name(function: Callable[..., object]) -> str:
 
 
 def as_checker(checker: CheckerLike) -> object:
-    """Converts a command, function or checker to the form that documents use."""
+    """Converts a function to `{"callable": its name}`; returns a command or checker unchanged."""
     return {"callable": callable_name(checker)} if callable(checker) else checker
 
 
 def as_checkers(checkers: CheckerLike | Sequence[CheckerLike]) -> list[object]:
-    """Converts one or several checkers to a list in the form that documents use."""
+    """Converts one or several commands, functions or checkers to a list that documents accept."""
     if isinstance(checkers, Sequence) and not isinstance(checkers, str):
         return [as_checker(checker) for checker in checkers]
     return [as_checker(checkers)]
 
 
 def as_doer(doer: DoerLike | None, agent: str | None) -> object:
-    """Converts a command, function or agent name to a doer in the form that documents use."""
+    """Converts a command, function or agent name to a document's doer. ValueError for two."""
     if doer is not None and agent is not None:
         raise ValueError("give doer or agent, not both")
     if agent is not None:

@@ -54,6 +54,7 @@ class GraphResult:
 
     @property
     def success(self) -> bool:
+        """Return whether the graph has completed."""
         return self.status == "completed"
 
     @classmethod
@@ -125,7 +126,7 @@ class Graph:
         expect: Literal["success"] | None = None,
         description: str | None = None,
     ) -> GraphStep:
-        """Add a step; it is checked together with the others when the graph is run.
+        """Add a step that calls a tool, and return it; errors are raised when the graph is run.
 
         By default an agent has an hour, a flow 30 days and any other tool 60 seconds.
         """

@@ -77,7 +77,7 @@ def send_contract(
     client: Client | None = None,
     **settings: Any,
 ) -> str:
-    """Start a loop whose task is a whole contract, and return its session's id.
+    """Start a loop whose task is a contract (one text with all that its doer needs); return its id.
 
     The contract is part of the request that creates the session, so no session exists without one.
     Raises ValueError for a contract longer than CONTRACT_CHUNK_SIZE, and for PENDING_TASK.
@@ -88,7 +88,7 @@ def send_contract(
 
 
 def run_loop(session: str, *, client: Client | None = None) -> LoopResult:
-    """Wait until the loop of a session has ended and return its result."""
+    """Wait until the loop of a session, which already runs, has ended, and return its result."""
     with borrowed(client) as server:
         return LoopResult.from_view(server.wait(session))
 
@@ -130,7 +130,7 @@ def read_result(session: str, *, client: Client | None = None) -> str:
 
 
 def parse_verdict(text: str) -> tuple[str, str]:
-    """Parses a checker's answer to its verdict and feedback.
+    """Parses a checker's answer to its verdict (`retry` if it states none) and feedback.
 
     >>> parse_verdict("Looks good. ACCEPT")
     ('accept', 'Looks good. ACCEPT')

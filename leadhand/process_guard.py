@@ -36,13 +36,13 @@ CUT = signal.SIGUSR2
 
 
 def command() -> list[str]:
-    """Returns the command line that runs a command under a guard, with this process as parent."""
+    """Returns the start of a command line; a command after it is killed when this process dies."""
     ignore = ("-E",) if sys.flags.ignore_environment else ()
     return [sys.executable, "-P", *ignore, __file__, str(os.getpid())]
 
 
 def main(argv: list[str]) -> int:
-    """Run a command until it ends or the parent process ends."""
+    """Run a command, kill it with its descendants if the parent ends, and return its exit code."""
     hide()
     # Block these signals until the command can receive them, so that none is lost.
     signal.pthread_sigmask(signal.SIG_BLOCK, _FORWARDED)

@@ -73,19 +73,22 @@ class PhaseResult:
 
     @property
     def result_text(self) -> str:
+        """Return the result text of the phase's loop."""
         return self.loop_result.result_text
 
     @property
     def verdict(self) -> LoopVerdict:
+        """Return the verdict of the phase's loop: accept, terminate, max_iterations or exit."""
         return self.loop_result.verdict
 
     @property
     def exit_reason(self) -> str:
+        """Return the reason with which `leadhand exit` ended the loop; empty if it did not."""
         return self.loop_result.exit_reason
 
     @property
     def best_iteration(self) -> dict[str, Any] | None:
-        """Return the iteration with the fewest failed checks, if the phase was not accepted."""
+        """Return the iteration with the fewest failed checks; None if the phase was accepted."""
         return self.loop_result.best_iteration
 
     @property

@@ -62,7 +62,10 @@ def run_to_end(
     say: Callable[[str], None],
     audience: Audience | None = None,
 ) -> ResultView:
-    """Submits a document, waits for its session and returns the result. Raises Interrupted."""
+    """Submits a document, waits for its session and returns the result; Ctrl-C raises Interrupted.
+
+    It stops the session first.
+    """
     return wait_for_session(client, client.submit(document), say=say, audience=audience)
 
 
@@ -103,7 +106,7 @@ def _show_unless_interrupted(
 
 
 def halt(client: Client, session: str, *, say: Callable[[str], None]) -> ResultView:
-    """Stop a session and say how to resume it; another Ctrl-C aborts it."""
+    """Stop a session, wait for its end and report how to resume it; another Ctrl-C aborts it."""
     try:
         say(f"stopping session {session}; press Ctrl-C again to abort it")
         with suppress(ControlRefused):  # it is ending already
@@ -119,7 +122,7 @@ def halt(client: Client, session: str, *, say: Callable[[str], None]) -> ResultV
 
 
 def print_message(text: str) -> None:
-    """Print to standard error what happens to the session that a Python script runs."""
+    """Print a text to standard error, after `leadhand: `."""
     sys.stderr.write(f"leadhand: {text}\n")
     sys.stderr.flush()
 

@@ -31,7 +31,7 @@ class Poll:
 
 
 def save_exit_reason(session: str, reason: str, *, client: Client | None = None) -> None:
-    """Exits a session with a reason, as `leadhand exit` does inside a body.
+    """Ends a session at once as exited, with this reason, as `leadhand exit` does inside a body.
 
     Raises ValueError for an empty reason, SessionUnknown, and ControlRefused for a session that
     has ended.

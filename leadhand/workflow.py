@@ -133,7 +133,7 @@ class Workflow:
         doer_attempts: int = 1,
         conversation: Conversation = "fresh",
     ) -> Phase:
-        """Add a phase. Raises ValueError if it is invalid."""
+        """Add a phase (a loop of a doer and its checkers) and return it; ValueError if invalid."""
         _not_both(name, checker=checker, checkers=checkers)
         _not_both(name, pipe=pipe, pipe_from=pipe_from)
         phase = Phase(

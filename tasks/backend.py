@@ -24,17 +24,17 @@ class SettledBackend(BaseBackend):
         """Do nothing: chords need no preparation here."""
 
     def on_chord_part_return(self, request: Any, *_: Any, **__: Any) -> None:
-        """Publish the chord's body if this task released its step."""
+        """Publish a chord's body (the step that joins it) if this task made that step ready."""
         body = body_of(request, self.app)
         if body is not None:
             body.apply_async()
 
     def store_result(self, task_id: str, result: Any, state: str, *_: Any, **__: Any) -> Any:  # noqa: ARG002
-        """Discard the result of a task: its outcome is already in the store."""
+        """Store nothing and return the result unchanged: the outcome is already in the store."""
         return result
 
     def get_task_meta(self, task_id: str, cache: bool = True) -> dict[str, Any]:  # noqa: ARG002
-        """Return an unknown state for every task, since results are not stored here."""
+        """Return the state PENDING for every task, since results are not stored here."""
         return {"status": "PENDING", "result": None, "task_id": task_id}
 
     def process_cleanup(self) -> None:
@@ -44,5 +44,5 @@ class SettledBackend(BaseBackend):
         """Do nothing: this backend supports chords."""
 
     def as_uri(self, include_password: bool = False) -> str:  # noqa: ARG002
-        """Return the name of this backend for Celery's start message."""
+        """Return `settled://`, the name of this backend in Celery's start message."""
         return "settled://"

@@ -47,7 +47,7 @@ def _without_outage() -> Iterator[None]:
 def make_engine(
     settings: Settings, *, tries: int = 3, timeout_s: float = 5.0
 ) -> tuple[Engine, Celery]:
-    """Creates the engine and the Celery application of a process.
+    """Returns a process's engine (store and transitions) and Celery application, by its settings.
 
     Raises SettingInvalid without LEADHAND_REDIS_URL or LEADHAND_SECRET.
     """

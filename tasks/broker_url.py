@@ -6,7 +6,7 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 
 def broker_address(url: str) -> str:
-    """Converts a Redis URL to one for kombu, which has its own scheme for Unix sockets.
+    """Converts a `unix://` Redis URL to kombu's scheme for sockets; returns other URLs unchanged.
 
     >>> broker_address("unix:///run/redis.sock?db=1")
     'redis+socket:///run/redis.sock?virtual_host=1'

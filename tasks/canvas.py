@@ -41,11 +41,11 @@ class Canvas:
         self._post = publisher_of(celery)
 
     def publish(self, ref: SessionRef, program: Program, hints: Sequence[Hint]) -> None:
-        """Send messages for ready steps; the sweep repeats those that cannot be sent."""
+        """Send Celery messages for ready steps; errors are logged, and the sweep repeats them."""
         _send(self._post, ref, self.build(ref, program, hints))
 
     def publish_all(self, batch: Sequence[tuple[SessionRef, Program, Sequence[Hint]]]) -> None:
-        """Send the hints of several sessions in one write."""
+        """Send the Celery messages for ready steps of several sessions in one write."""
         if batch:
             letters = [letter for each in batch for letter in self.build(*each)]
             _send(self._post, batch[0][0], letters)
@@ -63,7 +63,7 @@ class Canvas:
     def strays(
         self, gone: Callable[[str, Sequence[str]], set[str]], *, drop: bool
     ) -> Sequence[QueueDepth]:
-        """List queues with their stray messages; with `drop`, remove these messages.
+        """Count each queue's messages and those of deleted sessions; with `drop`, remove these.
 
         Empty if the broker is unreachable.
         """
@@ -75,7 +75,7 @@ class Canvas:
             return []
 
     def build(self, ref: SessionRef, program: Program, hints: Sequence[Hint]) -> Iterator[Letter]:
-        """Build Celery chords for steps with a common join, and chains for the others."""
+        """Yield Celery messages for ready steps: chords if a common step follows, else chains."""
         meeting: dict[tuple[str, str], list[Hint]] = defaultdict(list)
         for hint in hints:
             joined = routing.join_step(program, hint.path)
@@ -176,7 +176,7 @@ class CanvasSplit(NamedTuple):
 
 
 def split_canvas(request: Any, celery: Celery, hints: Sequence[Hint]) -> CanvasSplit:
-    """Separates the rest of a message's chain into steps that are ready and those that are not.
+    """Takes the rest of a message's chain: returns its messages if ready, and other ready steps.
 
     The rest of the chain is removed from the request, so that only the caller sends it.
     """
@@ -190,7 +190,7 @@ def split_canvas(request: Any, celery: Celery, hints: Sequence[Hint]) -> CanvasS
 
 
 def send_on(ref: SessionRef, celery: Celery, letters: Sequence[Letter]) -> None:
-    """Send the rest of a message's chain; the sweep repeats what cannot be sent."""
+    """Send the messages of the rest of a chain; errors are logged, and the sweep repeats them."""
     _send(publisher_of(celery), ref, letters)
 
 
@@ -207,7 +207,7 @@ def remember(request: Any, hints: Sequence[Hint]) -> None:
 
 
 def body_of(request: Any, celery: Celery) -> Signature | None:
-    """Returns the chord body of a message, if the body's step has been released."""
+    """Returns the chord body of a Celery request if this task made its step ready, else None."""
     address = _body_address(request, celery)
     if address is None or address not in (getattr(request, "released", None) or ()):
         return None

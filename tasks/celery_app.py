@@ -19,7 +19,7 @@ HEALTH_CHECK_S = 4
 
 
 def make_celery(settings: Settings) -> Celery:
-    """Creates the Celery application for workers and publishers."""
+    """Creates the Celery application, makes it current and installs Leadhand's Redis transport."""
     transport.install()
     celery = Celery(
         "leadhand",

@@ -22,11 +22,11 @@ class EventListeners:
 
     @property
     def are_there(self) -> bool:
-        """Whether a task event is to be sent: there was a receiver, or it has to be seen."""
+        """Whether to send a task event: False for QUIET_S after one reached no receiver."""
         return time.monotonic() >= self._quiet_until
 
     def note(self, receivers: int) -> None:
-        """Record how many programs received a task event."""
+        """Record how many programs received a task event; with none, events pause for QUIET_S."""
         self._quiet_until = 0.0 if receivers else time.monotonic() + QUIET_S
 
 

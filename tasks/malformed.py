@@ -27,7 +27,7 @@ EXCERPT = 120
 
 
 def drop(queue: str, why: str, message: object) -> None:
-    """Log that a message was dropped: its queue, its fault and a short printable excerpt."""
+    """Log that a malformed message was dropped, with its fault and an excerpt; removes nothing."""
     raw = message if isinstance(message, (bytes, str)) else repr(message)
     extra = {"queue": _printable(queue), "why": why, "excerpt": _printable(raw)}
     log.error("malformed message dropped", extra=extra)
@@ -46,7 +46,7 @@ def envelope_fault(raw: bytes | str, channel: Any) -> str | None:
 
 
 def broadcast_fault(raw: bytes | str, exchange: str, channel: Any) -> str | None:
-    """Returns why kombu cannot read a broadcast message; None if it can."""
+    """Returns why a broadcast message is unreadable or no remote control command; None if valid."""
     why = envelope_fault(raw, channel)
     if why is not None or not exchange.endswith(_CONTROL):
         return why
@@ -61,7 +61,7 @@ def broadcast_fault(raw: bytes | str, exchange: str, channel: Any) -> str | None
 
 
 def task_fault(message: Any, tasks: Collection[str]) -> str | None:
-    """Returns why a message is not a valid task; None if it is.
+    """Returns why a message is not a valid task; None if it is, then without unknown headers.
 
     Headers that nothing here reads are removed, so that they cannot replace what Celery keeps
     under the same names.
@@ -103,7 +103,7 @@ def _envelope_fault(envelope: object, channel: Any) -> str | None:
 
 
 def parse_arguments(body: object) -> tuple[str, str, str] | None:
-    """Parses session, root and address in a task message; None for any other message."""
+    """Returns session id, root id and step address from a task message's body; None if invalid."""
     if not isinstance(body, list) or len(body) != 3 or not isinstance(body[0], list):
         return None
     match body[0]:

@@ -29,7 +29,7 @@ class PeriodicThread:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop the thread after its current call."""
+        """Stop the thread after its current call, and wait up to 10 s for that."""
         self._stop.set()
         self._thread.join(timeout=10)
 

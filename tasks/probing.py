@@ -27,7 +27,7 @@ class Prober(PeriodicThread):
         self._on_spill = on_spill
 
     def start(self) -> None:
-        """Try to write to the spill folder and the store id's, then repeat that in a thread."""
+        """Check now whether this process can write to its folders, then repeat it in a thread."""
         self._look()
         super().start()
 

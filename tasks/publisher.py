@@ -83,7 +83,7 @@ class KeptConnection:
 
     @contextmanager
     def of(self, pool: Any) -> Iterator[Any]:
-        """Takes a connection of a pool, and disconnects it after an error."""
+        """Lends a pool's connection to a block, if possible a kept one; disconnects on error."""
         connection = self._take(pool) or pool.get_connection()
         try:
             yield connection
@@ -209,7 +209,7 @@ class Publisher:
 
 @lru_cache(maxsize=8)
 def publisher_of(celery: Celery) -> Publisher:
-    """Returns the publisher that an application shares among its threads."""
+    """Returns the one publisher of a Celery application, created on first use."""
     return Publisher(celery)
 
 

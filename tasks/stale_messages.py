@@ -36,7 +36,7 @@ class Message(NamedTuple):
 
 
 def parse_message(raw: bytes | str) -> Message | None:
-    """Parses a stored message of a step; None if it is not one."""
+    """Parses a queued message to its id, task, session and step address; None for any other."""
     try:
         envelope = json.loads(raw)
         headers = envelope["headers"]
@@ -52,7 +52,7 @@ def parse_message(raw: bytes | str) -> Message | None:
 
 
 def scan_queues(channel: Any, gone: Gone, *, drop: bool) -> Iterator[QueueDepth]:
-    """Yields each queue with its numbers of messages and stale ones; `drop` removes stale ones.
+    """Yields each queue's message counts, of all and of deleted sessions; `drop` removes these.
 
     Works with Redis only: other brokers cannot list a queue's messages.
     """

@@ -34,13 +34,13 @@ BOUND = Bound()
 
 
 def register(celery: Celery) -> None:
-    """Register a Celery task for each action."""
+    """Register the Celery task `leadhand.<action>` for each kind of step."""
     for action in Action:
         celery.task(bind=True, name=f"leadhand.{action.value}", shared=False)(step)
 
 
 def step(self: Task[..., None], session: str, root: str, address: str) -> None:
-    """Run a step: the body of all Celery tasks; then send the rest of the message's chain."""
+    """Run a step as a Celery task, then send the rest of its chain. Raises Ignore if refused."""
     assert BOUND.carry is not None
     ref = SessionRef(session, root)
     hints = BOUND.carry(ref, address)

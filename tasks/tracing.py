@@ -58,7 +58,7 @@ def is_on() -> bool:
 
 
 def step(session: str, address: str, *, attempt: int) -> AbstractContextManager[object]:
-    """Opens a tracing span for one attempt at a step."""
+    """Opens a tracing span for one attempt at a step; does nothing if tracing is off."""
     if not _On.now:
         return _NO_SPAN
     from opentelemetry import trace

@@ -104,6 +104,6 @@ class HintTransport(Transport):
 
 
 def install() -> None:
-    """Use this transport for all Redis brokers of the process."""
+    """Register Leadhand's kombu transport for all Redis broker URLs of this process."""
     for scheme in ("redis", "rediss"):
         TRANSPORT_ALIASES[scheme] = f"{__name__}:{HintTransport.__name__}"

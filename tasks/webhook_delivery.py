@@ -34,7 +34,7 @@ class Deliverer:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop the thread after the running deliveries."""
+        """Stop the thread after the running deliveries, and wait up to 10 s for each."""
         self._stop.set()
         self._again.set()
         self._thread.join(timeout=10)

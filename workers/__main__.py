@@ -69,7 +69,7 @@ OUTPUT_TIMEOUT_S = 1.0
 
 
 def main() -> int:
-    """Run a worker until SIGTERM; return Celery's exit code."""
+    """Run a worker until SIGTERM; return Celery's exit code, or 1 if the worker cannot start."""
     hide()
     try:
         settings = Settings.from_env()

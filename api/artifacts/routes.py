@@ -48,13 +48,13 @@ class Artifacts:
         self._engine = engine
 
     def list_all(self, session: str) -> Response:
-        """GET .../artifacts: list the artifacts of a session."""
+        """GET .../artifacts: return one page of the artifacts (stored files) of a session."""
         asked = requests.query(PageQuery)
         found = self._engine.artifacts.listed(session, limit=asked.limit, cursor=asked.cursor)
         return answer(found)
 
     def read(self, session: str, digest: str) -> Response:
-        """GET .../artifacts/DIGEST: read a part of an artifact."""
+        """GET .../artifacts/DIGEST: return a range of an artifact's bytes, as a download."""
         asked = requests.query(PartQuery)
         piece = self._engine.artifacts.read(session, digest, at=asked.at, limit=asked.limit)
         response = Response(piece.data)
@@ -69,7 +69,7 @@ class Artifacts:
         return response
 
     def put(self, session: str, digest: str) -> Response:
-        """PUT .../artifacts/DIGEST: upload the next part of an artifact."""
+        """PUT .../artifacts/DIGEST: store the next part of an upload; report if it is complete."""
         requests.query(NoQuery)
         asked = requests.body(PartBody)
         self._engine.queries.ref(session)

@@ -55,7 +55,7 @@ class _Given(requests.Body):
 
 
 def submit_batch(engine: Engine) -> Response:
-    """Create a session for each item, or report why there is none."""
+    """Creates a session per item of a request (or all or none); returns sessions and problems."""
     asked = requests.body(_Given)
     requests.query(NoQuery)
     all_or_none, free = asked.mode == "all", may_bring_commands(engine)

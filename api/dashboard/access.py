@@ -43,7 +43,10 @@ class Access:
         self.hosts = hosts
 
     def admit(self) -> None:
-        """Authenticates and authorizes a request. Raises NotSignedIn and Refused."""
+        """Checks host, origin, cookie and scope of a dashboard request, and stores its visitor.
+
+        Public routes need no cookie. Raises NotSignedIn and Refused.
+        """
         self.hosts.check_host()
         self.hosts.check_origin()
         route = (request.endpoint or "").rpartition(".")[2]
@@ -78,7 +81,7 @@ class Access:
         )  # fmt: skip
 
     def drop_cookie(self, response: Response) -> None:
-        """Removes the session cookie in a response to the browser."""
+        """Ends the browser session of this request and deletes its cookie in a response."""
         self.browsers.end(request.cookies.get(self.cookie_name, ""))
         response.delete_cookie(
             self.cookie_name, path="/", httponly=True, samesite="Strict",
@@ -102,6 +105,6 @@ class Access:
 
 
 def scope_of(route: str, method: str) -> Scope:
-    """Returns the scope that a route of the dashboard requires."""
+    """Returns the scope that a dashboard route requires: by default `read` (GET) or `control`."""
     default = Scope.READ if method in ("GET", "HEAD", "OPTIONS") else Scope.CONTROL
     return NEEDED.get(route, default)

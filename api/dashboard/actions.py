@@ -29,7 +29,7 @@ class Actions:
         self._engine = engine
 
     def control(self, session: str, verb: Literal["stop", "resume", "exit", "abort"]) -> Response:
-        """POST .../VERB: stop, resume, exit or abort."""
+        """POST .../VERB: stop, resume, exit or abort a session; an exit needs a reason."""
         reason = request.form.get("reason", "").strip()
         if verb == "exit" and not reason:
             raise missing("reason", "say why it exits")

@@ -31,7 +31,7 @@ class Hosts:
         self.is_loopback = _name_of(settings.api_bind) in LOOPBACK
 
     def check_host(self) -> None:
-        """Refuses a request whose Host is not that of the dashboard. Raises Refused."""
+        """Raises Refused if the request's Host header is neither loopback nor an allowed name."""
         given = request.host.lower()
         name = _name_of(given)
         if name in LOOPBACK or given in self._allowed or name in self._allowed:
@@ -43,7 +43,7 @@ class Hosts:
         raise refuse_by_status(_MISDIRECTED, f"this API is not {given[:100]!r}", hint=hint)
 
     def check_origin(self) -> None:
-        """Refuses a request from another site that would change something. Raises Refused."""
+        """Raises Refused for a changing request that no page of the dashboard has sent (CSRF)."""
         if request.method in _SAFE:
             return
         site = request.headers.get("Sec-Fetch-Site")

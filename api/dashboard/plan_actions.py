@@ -27,7 +27,7 @@ class PlanActions:
         self._plans = engine.plans
 
     def approve(self, session: str) -> Response:
-        """POST .../approve: approve a draft, so that its tasks start."""
+        """POST .../approve: approve the draft of a plan, so that its tasks start."""
         return _carry_out(
             session,
             "The plan is approved; its tasks start.",
@@ -35,7 +35,7 @@ class PlanActions:
         )
 
     def changes(self, session: str) -> Response:
-        """POST .../changes: ask the team lead for another draft."""
+        """POST .../changes: ask the team lead (an agent) for another draft of a plan."""
         text = request.form.get("text", "").strip()
         if not text:
             raise missing("text", "say what should change")
@@ -54,7 +54,7 @@ class PlanActions:
         )
 
     def add_task(self, session: str) -> Response:
-        """POST .../tasks: add a task."""
+        """POST .../tasks: add a task to a plan."""
         name = request.form.get("id", "").strip()
         task: dict[str, JsonValue] = {"id": name, **_task_fields()}
         return self._edit(session, {"op": "add", "task": task}, f"Task {name} is added.")

@@ -65,7 +65,7 @@ def add_headers(response: Response) -> Response:
 
 
 def install(routes: Blueprint) -> None:
-    """Registers the filters that the templates use."""
+    """Registers the Jinja filters that the templates of the dashboard use."""
     for function in (
         ago, clean, cost, count, duration, line, markdown, percent, reason, shown_time, tone,
     ):  # fmt: skip
@@ -73,7 +73,7 @@ def install(routes: Blueprint) -> None:
 
 
 def tone(word: str | None) -> str:
-    """Returns the CSS class for the colour of a status or verdict.
+    """Returns the CSS class for the colour of a status or verdict; `rest` for any other word.
 
     >>> tone("completed"), tone("no such word"), tone(None)
     ('good', 'rest', 'rest')
@@ -82,7 +82,7 @@ def tone(word: str | None) -> str:
 
 
 def clean(text: object) -> str:
-    r"""Removes terminal sequences from a text of several lines; shows other control characters.
+    r"""Removes terminal sequences from a text; replaces other control characters with U+FFFD.
 
     >>> clean("\x1b[31mred\x1b[0m\x07\n\u202eend")
     'red\ufffd\n\ufffdend'
@@ -116,7 +116,7 @@ def reason(found: Reason | None) -> str:
 
 
 def cost(usd: float | None) -> str:
-    """Formats an amount of money.
+    """Formats an amount in dollars; returns a dash for zero and None.
 
     >>> cost(0.0042), cost(12.5), cost(0.0) == cost(None)
     ('$0.0042', '$12.50', True)
@@ -127,7 +127,7 @@ def cost(usd: float | None) -> str:
 
 
 def count(number: float | None) -> str:
-    """Formats a number, shortened above a thousand.
+    """Formats a number, shortened from a thousand on, such as `12.3k`; None is 0.
 
     >>> count(950), count(12_345), count(2_000_000), count(1.5)
     ('950', '12.3k', '2M', '1.5')
@@ -149,7 +149,7 @@ def percent(used: float, limit: float) -> int:
 
 
 def duration(seconds: float | None) -> str:
-    """Formats a span of time in at most two units.
+    """Formats seconds in at most two units, such as `2 h 1 min`; None becomes an empty text.
 
     >>> duration(0.25), duration(8), duration(75), duration(7300)
     ('0.2 s', '8 s', '1 min 15 s', '2 h 1 min')
@@ -164,7 +164,10 @@ def duration(seconds: float | None) -> str:
 
 
 def ago(at: str | int | None) -> Markup:
-    """Formats a time as its age; the browser shows the exact local time on hover."""
+    """Formats a time as an HTML element with its age, such as `5 min ago`; empty without a time.
+
+    The browser shows the exact local time on hover.
+    """
     then = _parse(at)
     if then is None:
         return Markup("")
@@ -177,13 +180,13 @@ def ago(at: str | int | None) -> Markup:
 
 
 def shown_time(at: str | int | None) -> Markup:
-    """Formats a time of day, which the browser converts to the reader's time zone."""
+    """Formats a time as an HTML element in UTC, which the browser converts to its time zone."""
     then = _parse(at)
     return Markup("") if then is None else _time(then, f"{then:%Y-%m-%d %H:%M:%S} UTC", "clock")
 
 
 def elapsed_s(start: str | int | None, end: str | int | None) -> float | None:
-    """Returns the seconds between two times; without an end, until now."""
+    """Returns the seconds from one time to another, by default until now; None without a start."""
     first, last = _parse(start), _parse(end) or datetime.now(UTC)
     return None if first is None else max(0.0, (last - first).total_seconds())
 

@@ -22,7 +22,7 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def read_form(model: type[M]) -> M:
-    """Reads the form fields of a request without empty ones. Raises Refused.
+    """Parses the non-empty form fields of the request into a model. Raises Refused for bad ones.
 
     A name with a dot is a field of a group: `budget.steps`.
     """
@@ -53,7 +53,7 @@ def done(text: str, target: str) -> Response:
 
 
 def late(title: str, why: str) -> Response:
-    """Returns the response to an action that another one preceded: a message with the reason."""
+    """Returns a response with status 409 and a reason, for an action that another preceded."""
     problem = Problem(title=title, status=409, detail=why)
     return notice(page("notice.html", status=409, problem=problem, text=""))
 

@@ -50,7 +50,7 @@ _VENDORED_S = 365 * 24 * 3600
 
 
 def make_browsers(settings: Settings, engine: Engine) -> BrowserSessions:
-    """Creates the object that manages the browser sessions of an API."""
+    """Creates the object that manages sign-ins of browsers (links and cookies) for an API."""
     return BrowserSessions(
         engine.store.part(BrowserStore),
         engine.tokens,

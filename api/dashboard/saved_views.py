@@ -25,7 +25,7 @@ class SavedViews:
         self._views = engine.store.part(BrowserStore)
 
     def save_view(self) -> Response:
-        """POST /ui/views: save the filters of the list."""
+        """POST /ui/views: save the filters of the session list under a name, for the visitor."""
         name = request.form.get("name", "").strip()[:NAME]
         if not name:
             raise missing("name", "give the view a name")
@@ -44,6 +44,6 @@ class SavedViews:
         return go_to("/ui/sessions")
 
     def add_to(self, routes: Blueprint) -> None:
-        """Registers the routes."""
+        """Registers the routes that save and delete a visitor's views of the session list."""
         routes.add_url_rule("/views", "save_view", self.save_view, methods=["POST"])
         routes.add_url_rule("/views/drop", "drop_view", self.drop_view, methods=["POST"])

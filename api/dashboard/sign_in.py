@@ -30,7 +30,7 @@ class SignIn:
         return render.page("sign_in.html", why="")
 
     def redeem(self) -> Response:
-        """POST /ui/sign-in: start a browser session for a link or a token."""
+        """POST /ui/sign-in: start a browser session for a link or a token, and set its cookie."""
         link, token = (request.form.get(name, "")[:_LONGEST].strip() for name in ("link", "token"))
         browsers = self._access.browsers
         try:
@@ -43,7 +43,7 @@ class SignIn:
         return response
 
     def sign_out(self) -> Response:
-        """POST /ui/sign-out: end the browser session."""
+        """POST /ui/sign-out: end the browser session and delete its cookie."""
         response = redirect("/ui/sign-in", 303)
         assert isinstance(response, Response)
         self._access.drop_cookie(response)

@@ -11,7 +11,7 @@ SEND_TIMEOUT_S = 20.0
 
 
 def connection_check() -> Callable[[], bool]:
-    """Returns a function that checks whether the client of this request has disconnected.
+    """Returns a check whether this request's client has disconnected; limits the time of a send.
 
     A thread that only waits for changes would not notice it, and would continue.
     """

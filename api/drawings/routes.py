@@ -24,7 +24,7 @@ class DrawingQuery(requests.Query):
 
 
 def drawing_response(text: str, media_type: str) -> Response:
-    """Returns an SVG drawing as a response whose headers forbid it to load or run anything."""
+    """Returns a drawing (SVG or text) as a response that is forbidden to load or run anything."""
     response = Response(text)
     response.headers["Content-Type"] = media_type
     response.headers["Cache-Control"] = "no-store"

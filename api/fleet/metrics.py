@@ -12,7 +12,10 @@ from leadhand.models.views import FleetView, Overdue, QueueView
 
 
 def families(fleet: FleetView, lately: RecentEnds) -> Iterator[Family]:
-    """Yields all Prometheus metrics, in the order of docs/operations.md."""
+    """Converts a fleet overview and the recent ends of sessions to Prometheus metrics.
+
+    Their order is that of docs/operations.md.
+    """
     yield Family("leadhand_sessions", "Stored sessions, by status.", _by("status", fleet.sessions))
     yield Family(
         "leadhand_recent_ends",

@@ -26,7 +26,7 @@ class StatisticsQuery(requests.Query):
     last: requests.Day | None = None
 
     def period(self) -> tuple[date, date]:
-        """Returns the first and the last day of the statistics. Raises Refused."""
+        """Returns the first and the last day. Raises Refused if reversed or too far apart."""
         last = self.last or today()
         first = self.first or last - timedelta(days=DEFAULT_DAYS - 1)
         if first > last:

@@ -51,7 +51,7 @@ WORD_SETS = (ReasonCode, Scope)
 
 
 def with_comments(schema: Schema, model: type[BaseModel] | None) -> Schema:
-    """Adds the `#:` comment of each field to a schema as the field's description."""
+    """Returns a schema in which each field's `#:` comment in the source is its description."""
     schema = {name: value for name, value in schema.items() if name != "title"}
     if model is None:
         return schema
@@ -66,7 +66,7 @@ def with_comments(schema: Schema, model: type[BaseModel] | None) -> Schema:
 
 
 def with_validators(name: str, schema: Schema) -> Schema:
-    """Adds the rules of a model's validators to its schema."""
+    """Returns a schema with the rules that a model's validators enforce, by the model's name."""
     if name in _ONE_OF:
         schema = _one_of(schema, _ONE_OF[name], goes_with=_GOES_WITH if name == "Checker" else {})
     if name in ("LoopDocument", "WorkflowDocument", "GraphDocument", "PlanDocument"):

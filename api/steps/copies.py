@@ -14,8 +14,9 @@ from app.operations.submit import Submitted
 
 
 def make_fork(engine: Engine, session: str, asked: bodies.Fork, *, key: str | None) -> Submitted:
-    """Creates a fork for the caller of the current request; `key` is its idempotency key.
+    """Creates a session that continues from a step of another one, for the request's caller.
 
+    `key` is its idempotency key.
     Raises what `Forks.fork` does, and Refused for commands that the caller may not bring.
     """
     free = may_bring_commands(engine)
@@ -32,7 +33,7 @@ def make_fork(engine: Engine, session: str, asked: bodies.Fork, *, key: str | No
 
 
 def make_rerun(engine: Engine, session: str, asked: bodies.Rerun, *, key: str | None) -> Submitted:
-    """Creates a session from the document of another one, as `make_fork` does a fork."""
+    """Creates a session from the changed document of another one, for the request's caller."""
     free = may_bring_commands(engine)
     allow(asked, free=free)
     changes = Changes(

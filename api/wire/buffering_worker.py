@@ -62,7 +62,7 @@ class BufferingWorker(ThreadWorker):  # type: ignore[misc]
     tpool: ThreadPoolExecutor
 
     def init_process(self) -> None:
-        """Prepare the state of this worker process; gunicorn calls this."""
+        """Create this worker process's state and thread pools, then run it; gunicorn calls this."""
         self.init_parking()
         self._reserved = {
             path: ThreadPoolExecutor(max_workers=n) for path, n in RESERVED_THREADS.items()
@@ -70,7 +70,7 @@ class BufferingWorker(ThreadWorker):  # type: ignore[misc]
         super().init_process()
 
     def init_parking(self) -> None:
-        """Create the selector and the lists of connections that wait for more bytes."""
+        """Create the empty table of connections that wait for more bytes, and its timers."""
         #: In the order in which they were parked, with a mark that is new each time.
         self._parked: dict[Connection, object] = {}
         self._held = 0
@@ -80,7 +80,10 @@ class BufferingWorker(ThreadWorker):  # type: ignore[misc]
     # From a new connection to a whole request.
 
     def accept(self, listener: socket.socket) -> None:
-        """Accept a connection and wait for its request without a thread."""
+        """Accept a connection and let it wait for its request without a thread.
+
+        A worker with too many connections closes the oldest.
+        """
         try:
             sock, client = listener.accept()
         except OSError as error:
@@ -142,7 +145,7 @@ class BufferingWorker(ThreadWorker):  # type: ignore[misc]
         done.add_done_callback(partial(self.method_queue.defer, self.finish_request, connection))
 
     def handle(self, connection: Connection) -> bool:
-        """Answer a request, in a thread."""
+        """Answer a request, in a thread; returns whether the connection can stay open."""
         answered = bool(super().handle(connection))
         try:
             connection.sock.flush()
@@ -297,7 +300,7 @@ class BufferingWorker(ThreadWorker):  # type: ignore[misc]
             super().notify()
 
     def murder_pending(self) -> None:
-        """Close the connections whose deadline has passed; called regularly."""
+        """Refuse and close the connections whose deadline has passed; called regularly."""
         now = time.monotonic()
         if now < self._next_look:
             return
@@ -310,7 +313,7 @@ class BufferingWorker(ThreadWorker):  # type: ignore[misc]
                 self._drop(connection)
 
     def murder_keepalived(self, force: bool = False) -> None:
-        """Close all connections when the worker ends."""
+        """With `force`, close all waiting connections, since the worker ends; else do nothing."""
         for connection in list(self._parked) if force else ():
             self._drop(connection)
 

@@ -34,9 +34,11 @@ class ClientSocket:
         self.unsent = bytearray()
 
     def fileno(self) -> int:
+        """Return the file descriptor of the socket."""
         return self._sock.fileno()
 
     def recv(self, size: int) -> bytes:
+        """Return at most `size` received bytes; raises BlockingIOError if there are none."""
         return self._sock.recv(size)
 
     def has_left(self) -> bool:
@@ -53,7 +55,7 @@ class ClientSocket:
         return len(text)
 
     def sendall(self, text: bytes) -> None:
-        """Buffer the text until a piece is full or `flush` is called. Raises OSError."""
+        """Buffer bytes until a piece is full; with a timeout set, send now. Raises OSError."""
         if self._timeout_s is not None:
             self._send_in_time(text, self._timeout_s)
             return
@@ -70,7 +72,7 @@ class ClientSocket:
                 return
 
     def settimeout(self, seconds: float | None) -> None:
-        """Send directly and within this time; with None, buffer until a flush."""
+        """Make `sendall` send at once within this time; with None, buffer until a flush."""
         self._timeout_s = seconds
 
     def gettimeout(self) -> float:
@@ -138,7 +140,7 @@ class Connection:
         """Do nothing: `hand_over` makes the parser that gunicorn would make here."""
 
     def hand_over(self, cfg: Config) -> None:
-        """Let a thread parse and answer the request that was received."""
+        """Create a parser of the received request, from which a thread reads and answers it."""
         received: Sequence[bytes] = [bytes(self.frame.received)]
         self.frame.received.clear()
         self.sock.settimeout(None)

@@ -33,7 +33,7 @@ class LocalWork:
         self._free = threading.BoundedSemaphore(waiting)
 
     def claim(self, session: str) -> Response:
-        """POST .../work/claim: claim the next ready local step; waits until there is one."""
+        """POST .../work/claim: claim the next ready local step; waits up to `wait_s` for one."""
         requests.query(NoQuery)
         asked = requests.body(ClaimWork)
         self._engine.local_work.open(session, asked)

@@ -63,7 +63,10 @@ class ArtifactFolder:
         self._sized_at: float | None = None
 
     def put_file(self, digest: str, source: Path) -> None:
-        """Store a copy of a file; one that is stored already gets a new age for `sweep`."""
+        """Copy a file into the folder under its digest; if it is there already, renew only its age.
+
+        Raises ArtifactChanged if its bytes have another digest.
+        """
         size = source.stat().st_size
         self._check_size(size)
         with self._translate_errors():
@@ -126,7 +129,7 @@ class ArtifactFolder:
         *,
         now_s: float | None = None,
     ) -> list[str]:
-        """Delete old artifacts that no session refers to; returns their digests.
+        """Delete old artifacts that no session refers to, and old uploads; returns the digests.
 
         `referenced` returns those of these digests that some session refers to. References are read
         while nothing can be stored, so an artifact is removed only if it is old at that moment.

@@ -16,12 +16,12 @@ class LocalArtifacts:
         self._folder = folder
 
     def put(self, ref: SessionRef, digest: str, file: Path) -> None:
-        """Store a file under its digest. Raises ArtifactsFull."""
+        """Copy a file into the artifact folder under its digest. Raises ArtifactsFull."""
         del ref  # the settle records the reference
         self._folder.put_file(digest, file)
 
     def read(self, ref: SessionRef, digest: str, size: int) -> bytes:
-        """Return all bytes of an artifact. Raises ArtifactUnknown."""
+        """Return all bytes of an artifact. Raises ArtifactUnknown if missing or of another size."""
         found = self._folder.read(digest)
         if found is None or len(found) != size:
             raise ArtifactUnknown(ref.id, digest)

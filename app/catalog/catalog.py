@@ -67,11 +67,11 @@ class Catalog:
         self._flows = flows or _Memory(read_flow)
 
     def with_folder(self, folder: Path | None) -> Catalog:
-        """Returns the catalog with the flows of another folder, which come first."""
+        """Returns a catalog that searches another folder first; the same catalog for None."""
         return self if folder is None else Catalog((folder, *self.folders), flows=self._flows)
 
     def entries(self) -> list[CatalogFlow]:
-        """Returns all flows of the catalog, sorted by name."""
+        """Returns an entry for each flow file in the folders, sorted by name, broken ones too."""
         names = {file.stem for folder in self.folders for file in _files(folder)}
         return [self.one(name) for name in sorted(names)]
 
@@ -87,7 +87,7 @@ class Catalog:
         return _view(found).model_copy(update={"definition": whole})
 
     def one(self, name: str) -> CatalogFlow:
-        """Returns the catalog entry of a flow, valid or not. Raises FlowUnknown."""
+        """Returns a flow's entry: its definition and hash, or its error. Raises FlowUnknown."""
         file = self._file(name)
         try:
             if not is_name(name):
@@ -104,17 +104,14 @@ class Catalog:
         return CatalogFlow(name, file, definition, hash=hash_of(whole))
 
     def document(self, name: str) -> FlowDocument:
-        """Returns a flow as a document with all files and subflows that it needs.
-
-        Raises FlowUnknown, FlowDisabled.
-        """
+        """Returns a flow with all files and subflows it needs. Raises FlowUnknown, FlowDisabled."""
         found = self.one(name)
         if found.definition is None:
             raise FlowDisabled(name, str(found.error))
         return self.complete(_document(name, found.definition), folder=found.file.parent)
 
     def complete(self, document: FlowDocument, *, folder: Path | None = None) -> FlowDocument:
-        """Returns the document with all files and flows that it names but does not contain.
+        """Returns a copy of a flow with all its files and subflows. Raises InvalidDocument.
 
         A flow from a folder finds its files in that folder. Raises InvalidDocument if a file or
         flow is missing or broken, and if flows include each other in a circle.
@@ -127,7 +124,7 @@ class Catalog:
     def gather(
         self, document: FlowDocument, *, folder: Path | None = None
     ) -> tuple[FlowDocument, list[InvalidDocument]]:
-        """Adds all files and flows that can be loaded; returns an error for each of the others."""
+        """Returns a copy of a flow with all files and subflows found, and errors for the rest."""
         collected = _Collector(self, document)
         collected.take(document, (document.name,), "", folder)
         parts = {
@@ -144,7 +141,7 @@ class Catalog:
         return document.model_copy(update=parts), [*collected.faults, *in_files]
 
     def definition(self, name: str, folder: Path | None) -> tuple[FlowDefinition, Path]:
-        """Reads a flow file from this folder, else from the first folder that has the file.
+        """Returns a flow's parsed file and its folder, from `folder` or the first that has it.
 
         Returns the definition and the file's folder. Raises FlowUnknown, FlowInvalid.
         """
@@ -152,12 +149,18 @@ class Catalog:
         return self._flows(file), file.parent
 
     def command(self, name: str, folder: Path | None) -> Messages | None:
-        """Reads a command file from a folder, by default from all. Raises FlowInvalid."""
+        """Returns the messages in a command file of a folder, by default of all; None without one.
+
+        Raises FlowInvalid if a file is broken.
+        """
         found = (read_command(one, name) for one in self._search_folders(folder))
         return next((messages for messages in found if messages is not None), None)
 
     def markdown(self, path: str, folder: Path | None) -> Messages | None:
-        """Reads a Markdown file from a folder, by default from all. Raises FlowInvalid."""
+        """Returns the messages in a Markdown file of a folder, by default of all; None if missing.
+
+        Raises FlowInvalid if a file is broken.
+        """
         found = (read_markdown(one, path) for one in self._search_folders(folder))
         return next((messages for messages in found if messages is not None), None)
 

@@ -13,7 +13,7 @@ _UNAFFECTED = "the session keeps what it was started with"
 
 
 def changes(catalog: Catalog, source: str) -> list[str]:
-    """Describes how the flow's file changed since the session copied it; empty if it did not."""
+    """Returns a note if the flow's file changed since the session copied it; else an empty list."""
     if not source or not catalog.folders:
         return []
     began = Source.model_validate_json(source)
@@ -36,7 +36,7 @@ def pinned_children(source: str) -> dict[str, str]:
 def outdated_children(
     id_: str, children: Mapping[str, str], records: Mapping[str, StepRecord]
 ) -> list[str]:
-    """Describes the steps that still wait for a child session with an old flow."""
+    """Returns a text for each step that still waits for a child session running an old flow."""
     fix = f"to restart it, stop, and `leadhand resume {id_} --as new --after` a step before it"
     return [
         f"{address} waits for {child}, which runs the old flow; {fix}"

@@ -16,7 +16,7 @@ from leadhand.models.views import FlowView, ToolHere, ToolView
 
 
 def with_flows(program: Program, document: AnyDocument, catalog: Catalog) -> Program:
-    """Returns the program of a graph with copies of the flows that its steps call.
+    """Copies the flows that a graph's steps call into its program. Raises InvalidDocument.
 
     They are copied when the session is created, so that later changes of the files do not affect
     it. Raises InvalidDocument for an unknown flow and for arguments that it does not have.
@@ -45,12 +45,12 @@ def with_flows(program: Program, document: AnyDocument, catalog: Catalog) -> Pro
 
 
 def is_flow(tool: str) -> bool:
-    """Whether the tool is a flow."""
+    """Whether the name of a tool is that of a flow: it begins with `flow:`."""
     return tool.startswith(FLOW)
 
 
 def flow_tool(flow: FlowView) -> ToolView:
-    """Returns a flow of the catalog as a tool; its child session chooses its place."""
+    """Converts a catalog flow to the API's view of a tool, with a JSON schema of its inputs."""
     properties: dict[str, JsonValue] = {}
     for one in flow.inputs:
         has_default = one.default is not None

@@ -30,7 +30,7 @@ class Source(BaseModel):
     kept: dict[str, str] = {}
 
     def limits_now(self, written: FlowDocument, usual: Mapping[str, int]) -> dict[str, int]:
-        """Returns the budget limits that changed in the flow's file since the session started.
+        """Returns limits that changed in the flow's file since the start and the run did not set.
 
         Limits that are the same in the file are left out: a resume may have raised them since.
         """
@@ -44,7 +44,10 @@ class Source(BaseModel):
 
 
 def source_of(document: FlowDocument, run: FlowRun, applied: FlowDocument) -> Source:
-    """Returns what is stored of a run of a catalog flow; `applied` is the flow of this run."""
+    """Builds the record of a session's catalog flow: its name, hash, inputs, agents and limits.
+
+    `applied` is the flow with the inputs of this run.
+    """
     return Source(
         flow=document.name,
         hash=hash_of(document),
@@ -56,7 +59,7 @@ def source_of(document: FlowDocument, run: FlowRun, applied: FlowDocument) -> So
 
 
 def apply_run(document: FlowDocument, run: FlowRun) -> FlowDocument:
-    """Applies the inputs, agents and options of a run to a catalog flow and its subflows.
+    """Returns a copy of a catalog flow and its subflows with a run's inputs, agents and options.
 
     Raises InvalidDocument for inputs and agentTypes that the flow does not have.
     """
@@ -82,7 +85,7 @@ def apply_run(document: FlowDocument, run: FlowRun) -> FlowDocument:
 
 
 def texts_of_run(document: FlowDocument, run: FlowRun) -> dict[str, str]:
-    """Returns the inputs of a run as they are stored. Raises InvalidDocument for unfit ones."""
+    """Converts a run's inputs to the texts that are stored. Raises InvalidDocument for bad ones."""
     texts = dict[str, str]()
     for name, value in run.inputs.items():
         if name not in document.inputs:

@@ -8,7 +8,7 @@ from app.domain.program import Node
 
 
 def start_beside(nodes: Sequence[Node], before: tuple[str, ...]) -> list[Node]:
-    """Returns the nodes of a branch, which wait for those before all branches and for no other.
+    """Makes a branch of nodes start in parallel: its first ones wait only for the nodes `before`.
 
     A node without `needs` waits for the one before it, which is in another branch for the first.
     """

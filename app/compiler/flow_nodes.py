@@ -18,6 +18,7 @@ QUICK_TIMEOUT_S = 60.0
 
 
 def required_inputs(document: FlowDocument) -> dict[str, str]:
+    """Returns the text of each input of a flow. Raises InvalidDocument if one has no default."""
     given = {}
     for name, text in document.inputs.items():
         if text is None:
@@ -29,25 +30,28 @@ def required_inputs(document: FlowDocument) -> dict[str, str]:
 
 
 def quick_step(id_: str, tool: str, arguments: Mapping[str, JsonValue]) -> Step:
+    """Builds a tool step that may run at once in the worker that released it, without a message."""
     inputs: dict[str, JsonValue] = {"tool": tool, "arguments": dict(arguments)}
     return Step(id=id_, action=Action.TOOL, quick=True, timeout_s=QUICK_TIMEOUT_S, inputs=inputs)
 
 
 def rules_of(step: HumanStep) -> dict[str, JsonValue]:
-    """What the question of a step accepts, as JSON, in which nothing is a reference."""
+    """Returns the answer rules of a human step as JSON in `rules`; empty if any text is valid."""
     rules = step.rules.model_dump_json(exclude_unset=True, exclude_none=True)
     return {} if step.rules == FREE_TEXT else {"rules": rules}
 
 
 def limits_of(agent: str | None, model: str | None) -> tuple[str, ...]:
+    """Returns the keys of the limits that a step counts toward: its agent's and its model's."""
     named = (("agent", agent), ("model", model))
     return tuple(lock_name(f"{kind}:{name}") for kind, name in named if name)
 
 
 def optional_literals(**texts: str | None) -> dict[str, JsonValue]:
-    """The texts that are not None, as literals."""
+    """Returns the texts that are not None, escaped so that none is parsed as a reference."""
     return {name: literal(text) for name, text in texts.items() if text is not None}
 
 
 def literals(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    """Escapes the texts at the top level of a dict, so that none is parsed as a reference."""
     return {k: literal(v) if isinstance(v, str) else v for k, v in value.items()}

@@ -19,7 +19,7 @@ from leadhand.models.tool_names import BUILT_IN_TOOLS
 
 
 def tool_call(step: ToolStep, id_: str, texts: Texts) -> Step:
-    """Returns the node of a tool step, without its list."""
+    """Builds the node that calls the tool of a flow's step; the list of a forEach is not set."""
     texts = texts._replace(has_item=step.for_each is not None)
     called = tool_node(step.tool)
     inputs = {**called.inputs, "arguments": texts.translate_value(step.arguments)}
@@ -42,7 +42,7 @@ def tool_call(step: ToolStep, id_: str, texts: Texts) -> Step:
 
 
 def list_maker(step: ToolStep, id_: str, texts: Texts) -> Step | None:
-    """Returns the node that makes the list of a forEach; None without one.
+    """Builds the node that computes the list for a step's forEach; None if it has no forEach.
 
     It is skipped with its step, unless the condition is one of each item.
     """

@@ -12,7 +12,7 @@ _LONGEST = 64
 
 
 def node_id(label: str | None, kind: str, index: int, *, prefix: str = "") -> str:
-    """Returns the id of a node: its label, or else its kind and number.
+    """Makes the id of a node from its label, or from its kind and number if that is not usable.
 
     >>> node_id("Write the plan", "llm", 1), node_id(None, "llm", 3), node_id(None, "startLoop", 1)
     ('Write-the-plan', 'llm3', 'loop1')

@@ -16,7 +16,7 @@ REPLAN_STEP = "replan"
 
 
 def replan_program(document: PlanDocument, task: str, run: int, reason: str) -> Program:
-    """Builds the program that asks the plan's team lead for an edit of the plan."""
+    """Builds the program that asks a plan's team lead how to edit the plan after a task failed."""
     failed: dict[str, JsonValue] = {"task": task, "run": run, "reason": reason}
     step = draft_step(document, REPLAN_STEP).model_copy(
         update={"timeout_s": min(document.timeout_s, document.replan_timeout_s)}

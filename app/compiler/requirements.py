@@ -95,7 +95,7 @@ class Requirements(NamedTuple):
 
 
 def requirements_of(document: AnyDocument) -> Requirements:
-    """Lists the agents, tools and folders that a document needs, including its subflows."""
+    """Lists the agents, commands, tools and changes of folder in a document and its subflows."""
     if isinstance(document, FlowDocument):
         return _of_flow(document)
     if isinstance(document, PlanDocument):

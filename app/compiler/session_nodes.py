@@ -15,10 +15,11 @@ from leadhand.models.documents import LoopDocument, WorkflowDocument
 def session_node(
     path: str, session: LoopDocument | WorkflowDocument, graph: GraphDocument
 ) -> ToolNode:
-    """Returns the fields of a step that runs a session in the folder and place of the graph.
+    """Returns the fields of a graph step that runs a loop or workflow as a child session.
 
-    Its texts for agents are the arguments of the step, filled in when it starts. Raises
-    InvalidDocument for a session that could not be created.
+    The child works in the folder and place of the graph. Its texts for agents are the
+    arguments of the step, filled in when it starts. Raises InvalidDocument for a session that
+    could not be created.
     """
     try:
         compile_loop(session) if isinstance(session, LoopDocument) else compile_workflow(session)

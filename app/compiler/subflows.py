@@ -37,7 +37,7 @@ def types_in(document: FlowDocument) -> set[str]:
 
 
 def parts_of(document: FlowDocument) -> Iterator[tuple[str, FlowDefinition]]:
-    """Yields the flow and its subflows, each with the prefix of its paths in errors."""
+    """Yields a flow and each subflow, with the prefix of its paths in errors (`flows.NAME.`)."""
     yield "", document
     for name, flow in document.flows.items():
         agents = merge_subflow_agents(flow.agents, document.agents)
@@ -65,7 +65,7 @@ def faults_of_subflows(document: FlowDocument) -> Iterator[InvalidDocument]:
 def child_document(
     document: FlowDocument, name: str, inputs: Mapping[str, str], texts: Texts
 ) -> dict[str, JsonValue]:
-    """Builds the document of a child session; only the flow's inputs may contain references."""
+    """Builds the document of a subflow's child session; only its inputs may have references."""
     flow = document.flows[name]
     child = {
         **flow.model_dump(mode="json", exclude_none=True, exclude_defaults=True),
@@ -108,7 +108,7 @@ def _bundle(document: FlowDocument, flow: FlowDefinition) -> dict[str, JsonValue
 
 
 def literals(value: JsonValue) -> JsonValue:
-    """Escapes all texts in a JSON value, so that none is parsed as a reference."""
+    """Escapes all texts in a JSON value, at any depth, so that none is parsed as a reference."""
     if isinstance(value, str):
         return literal(value)
     if isinstance(value, list):

@@ -66,7 +66,7 @@ class Texts(NamedTuple):
         return text_of(parts) if parts else ""
 
     def translate_typed(self, text: str) -> JsonValue:
-        """Translates a text of arguments: one reference to a part of a result keeps its type.
+        """Translates a text of a tool's arguments; a text that is one reference keeps its type.
 
         >>> texts = Texts({}, {"plan": ("plan",)})
         >>> texts.translate_typed("${steps.plan.files[0]}")
@@ -79,20 +79,20 @@ class Texts(NamedTuple):
         return parts[0] if len(parts) == 1 else self.translate(text)
 
     def condition(self, when: str) -> JsonValue:
-        """Translates a condition to an input that is true or false."""
+        """Translates the text of a condition to a step input that resolves to true or false."""
         written = condition_of(when)
         (found,) = find_references(written.text, self.nodes, has_item=self.has_item)
         assert isinstance(found, FlowReference)
         return self._value(found, "not" if written.is_negated else "is")
 
     def list_value(self, text: str) -> JsonValue:
-        """Translates the reference of a forEach to an input that is the list."""
+        """Translates the reference of a forEach to a step input that resolves to the list."""
         (found,) = find_references(text, self.nodes, has_item=False)
         assert isinstance(found, FlowReference)
         return self._value(found)
 
     def result_of(self, path: str) -> JsonValue:
-        """Returns an input that is the text of a node, or the list of one with forEach."""
+        """Returns a step input that resolves to a node's text, or its list if it has a forEach."""
         if path in self.lists:
             return value_of(FlowValue("${steps.x}", "x"), [path])
         return text_reference([path])

@@ -26,7 +26,7 @@ class ToolNode(NamedTuple):
     timeout_s: float | None = None
 
     def timeout_of(self, written_s: float, *, is_given: bool) -> float:
-        """Returns the timeout in the document, or the default of this kind of tool."""
+        """Returns the document's timeout if it is given, else the default of this kind of tool."""
         return written_s if is_given or self.timeout_s is None else self.timeout_s
 
 

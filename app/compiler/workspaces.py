@@ -51,14 +51,14 @@ def clean_program(
 
 
 def audit_program(place: str, *, repair: bool) -> Program:
-    """Builds the program that compares the folders at a place with the records in the store."""
+    """Builds the program that compares a place's folders with the store, and repairs on demand."""
     step = _step("audit", {"do": "audit", "repair": repair})
     loop = Loop(id="once", label="audit", body=(step,), max_iterations=1, result="audit")
     return Program(schema_version=WITH_MERGES, name=f"audit folders at {place}", body=(loop,))
 
 
 def in_workspace(program: Program, workspace: Workspace, title: str) -> Program:
-    """Adds a first step that makes the folder of a task to the program of its child session."""
+    """Adds steps to a task's program: make its folder first and, in a git worktree, commit last."""
     facts: dict[str, JsonValue] = {
         name: literal(value) if isinstance(value, str) else value
         for name, value in workspace._asdict().items()
@@ -102,7 +102,7 @@ def without_own_folder(program: Program) -> Program:
 
 
 def own_folder_of(program: Program, root: str) -> OwnFolder | None:
-    """Returns the own folder of sessions with this program; None if they have none."""
+    """Returns the worktree or copy that sessions with this program make; None if they make none."""
     inputs = opening_inputs(program)
     if inputs is None or inputs["do"] != "open":
         return None
@@ -149,12 +149,12 @@ def opening_inputs(program: Program) -> Mapping[str, JsonValue] | None:
 
 
 def apply_program(session: str, own: OwnFolder, folder: str) -> Program:
-    """Builds the program that brings a session's work into the folder it was started in."""
+    """Builds the program that brings a session's work from its own folder into the original one."""
     return _own_program("apply", session, own, {"folder": literal(folder)})
 
 
 def discard_program(session: str, own: OwnFolder, folder: str, *, force: bool) -> Program:
-    """Builds the program that removes the folder of a session."""
+    """Builds the program that removes the worktree or copy that a session made for itself."""
     return _own_program("discard", session, own, {"folder": literal(folder), "force": force})
 
 

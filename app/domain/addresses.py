@@ -13,7 +13,7 @@ _LAST_ITERATION = re.compile(r"\[(\d+)\]$")
 
 @lru_cache(maxsize=_KEPT)
 def path_of(address: str) -> str:
-    """Returns the node's path in the program: its address without runs, iterations and items.
+    """Strips runs, iterations and items from an address: `loop~1[3]/ask` becomes `loop/ask`.
 
     >>> path_of("outer~1[1]/inner~1[3]/ask")
     'outer/inner/ask'
@@ -35,7 +35,7 @@ def by_number(address: str) -> list[tuple[int, str]]:
 
 @lru_cache(maxsize=_KEPT)
 def block_of(address: str) -> str:
-    """Returns the block instance that contains a step or turn; empty for the program's own block.
+    """Returns an address up to its last step: `loop~1[3]` of `loop~1[3]/ask`; '' at the top.
 
     >>> block_of("green~1[2]/check.lint")
     'green~1[2]'
@@ -49,7 +49,7 @@ def block_of(address: str) -> str:
 
 @lru_cache(maxsize=_KEPT)
 def turn_of(block: str) -> str:
-    """Returns the address of the turn that a block instance belongs to.
+    """Strips the last iteration number from a block's address: `loop~1[3]` becomes `loop~1`.
 
     >>> turn_of("green~1[2]"), turn_of("fetch~1")
     ('green~1', 'fetch~1')
@@ -58,7 +58,7 @@ def turn_of(block: str) -> str:
 
 
 def iteration_in(block: str) -> int:
-    """Returns the iteration number in a block's address; 0 for the outermost block or a for_each.
+    """Returns the iteration number that ends a block's address: 3 in `loop~1[3]`; 0 if none.
 
     >>> iteration_in("green~1[2]"), iteration_in("")
     (2, 0)

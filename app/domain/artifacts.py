@@ -43,7 +43,7 @@ class ArtifactSource(Protocol):
 
 
 def is_digest(text: str) -> bool:
-    """Whether a text has the form of a digest."""
+    """Whether a text has the form of a SHA-256 digest: 64 lower-case hex digits."""
     return _DIGEST.fullmatch(text) is not None
 
 
@@ -57,7 +57,7 @@ def value_artifact(outcome: Mapping[str, JsonValue]) -> tuple[str, int] | None:
 
 
 def result_artifact(outcome: Mapping[str, JsonValue]) -> tuple[str, int] | None:
-    """Returns digest and size of the artifact that is the `result` in an outcome's value."""
+    """Returns digest and size of the artifact that is an outcome's `result`; None without one."""
     return _listed(outcome, RESULT)
 
 
@@ -70,5 +70,5 @@ def _listed(outcome: Mapping[str, JsonValue], name: str) -> tuple[str, int] | No
 
 
 def marker(digest: str, size: int) -> dict[str, JsonValue]:
-    """Returns the JSON that is shown instead of a value that is stored as an artifact."""
+    """Returns the JSON shown in place of a value stored as an artifact: its digest and size."""
     return {"artifact": digest, "bytes": size}

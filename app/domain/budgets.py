@@ -8,7 +8,7 @@ from leadhand.models.documents import Budget
 
 
 def limits_of(program: Program, usual: Budget, given: Budget) -> dict[str, int]:
-    """Returns a session's limits; the default stop limits always allow the document's retries.
+    """Returns a session's limits: given ones, else defaults, raised to allow the program's retries.
 
     `retry:N` allows a stage N stops and one more that ends it, `continue` allows one.
 

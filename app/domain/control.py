@@ -29,6 +29,6 @@ class Seen(NamedTuple):
     updated_ms: int
 
     def stored_fields(self) -> dict[str, JsonValue]:
-        """Return the status and time as fields of the session's hash."""
+        """Return the status and time of last change as the session's Redis hash stores them."""
         status = SessionStatus.ACTIVE.value if self.status == "waiting" else self.status
         return {"status": status, "updated": str(self.updated_ms)}

@@ -31,7 +31,7 @@ def quote_error(text: str) -> str:
 
 
 def ending_of(outcome: Outcome) -> str | None:
-    r"""Returns how a failed attempt ended: the reason and its last lines of output, redacted.
+    r"""Returns a failed attempt's reason and last output, redacted; None if it did not fail.
 
     >>> from app.domain.reasons import Reason, ReasonCode
     >>> reason = Reason(code=ReasonCode.FAILED_STEP, text="doer exited with code 3: no such file")

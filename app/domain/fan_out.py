@@ -16,7 +16,7 @@ from app.domain.references import of_outcome, parse
 def expansion(
     program: Program, address: str, outcome: Outcome
 ) -> tuple[dict[str, JsonValue], Outcome]:
-    """Returns the lists of items for the for_each nodes that iterate over a step's outcome.
+    """Returns the items of each for_each over a step's outcome; the outcome fails if it is no list.
 
     If the value is not a list, or is too long, the outcome becomes `failed`.
     """

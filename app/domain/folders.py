@@ -8,12 +8,12 @@ _KIND = "folder:"
 
 
 def is_folder(lock: str) -> bool:
-    """Whether a lock is a folder lock."""
+    """Whether the name of a lock is that of a folder lock: it begins with `folder:`."""
     return lock.startswith(_KIND)
 
 
 def lies_below(inner: str, outer: str) -> bool:
-    """Whether a folder is inside another one of the same place.
+    """Whether the folder of one lock is inside that of another, at the same place; not if equal.
 
     >>> lies_below("folder:here:/runs/sub", "folder:here:/runs")
     True
@@ -33,7 +33,7 @@ def prefix_below(lock: str) -> str:
 
 
 def folders_above(lock: str) -> Iterator[str]:
-    """Returns the folders that contain a folder, the outermost first.
+    """Yields the lock names of all folders that contain a lock's folder, the outermost first.
 
     >>> list(folders_above("folder:here:/a/b"))
     ['folder:here:/', 'folder:here:/a']

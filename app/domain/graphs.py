@@ -45,7 +45,7 @@ def errors_of(outcome: Outcome) -> frozenset[str]:
 
 
 def apply_policy(policy: RetryPolicy, outcome: Outcome) -> Outcome:
-    """Marks a failed outcome as not retryable if `retry_on` does not list its error."""
+    """Marks a failed outcome as not retryable if the policy lists errors and not this one."""
     if outcome.word != "failed" or not policy.on or _matches(policy.on, errors_of(outcome)):
         return outcome
     return outcome.model_copy(update={"retryable": False, "busy": None})

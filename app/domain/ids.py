@@ -13,7 +13,7 @@ class SessionRef(NamedTuple):
 
     @property
     def member(self) -> str:
-        """Return the prefix of the session's addresses in sorted sets that all sessions share."""
+        """The prefix `id|root|` of the session's entries in sorted sets that all sessions share."""
         return f"{self.id}|{self.root}|"
 
 

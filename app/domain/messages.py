@@ -53,14 +53,14 @@ class Message(BaseModel):
 
 
 def check_kind(kind: str) -> str:
-    """Validates the kind of a message, which must be one word. Raises InvalidDocument."""
+    """Returns the kind of a message; raises InvalidDocument unless it is one lower-case word."""
     if not _KIND.fullmatch(kind):
         raise InvalidDocument("kind", kind, "give one word of at most 32 small letters")
     return kind
 
 
 def check_text(text: str, field: str = "text") -> str:
-    """Validates the text of a message and returns it. Raises InvalidDocument."""
+    """Returns the text of a message; raises InvalidDocument if it is blank or too long."""
     if not text.strip():
         raise InvalidDocument(field, text[:20], "it is blank; say what the reader has to know")
     size = len(text.encode())

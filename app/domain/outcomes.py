@@ -186,7 +186,7 @@ def _writable(value: object) -> object:
 
 
 def deleted_child(child: str) -> Outcome:
-    """Returns the outcome of a step whose child session was deleted before it reported its end."""
+    """Builds the failed outcome of a step whose child session was deleted before it ended."""
     text = f"child session {child} was deleted before it ended"
     reason = Reason(code=ReasonCode.FAILED_STEP, text=text)
     return Outcome(word="failed", text=text, reason=reason, retryable=False)
@@ -214,6 +214,6 @@ def outcome_of_child(child: str, fields: Mapping[str, str], result: JsonValue = 
 
 
 def failed_child(reason: Reason) -> str | None:
-    """Returns the child session whose end is this reason; None if it is no child's end."""
+    """Returns the child session's id in a reason about its end; None for any other reason."""
     found = _CHILD_END.match(reason.text)
     return found[1] if found is not None else None

@@ -142,7 +142,7 @@ class TaskRecord(BaseModel):
 
     @property
     def task(self) -> PlannedTask:
-        """Returns the task as it was planned."""
+        """The task as it was planned, rebuilt from its stored fields."""
         fields = {name: json.loads(text) for name, text in self.spec.items()}
         fields |= {"id": self.id, "dependencies": self.deps, "priority": self.priority}
         return PlannedTask.model_validate(fields)
@@ -153,7 +153,7 @@ class TaskRecord(BaseModel):
         return self.fact == "accepted"
 
     def is_due(self, link: TaskLink) -> bool:
-        """Whether the task needs the session with this link, and it has not been created."""
+        """Whether a child session for this link (kind and run) is needed and not yet created."""
         if link.kind == REPLAN:
             asked = self.replan
             return (
@@ -166,7 +166,7 @@ class TaskRecord(BaseModel):
         return self.state == "starting"
 
     def is_at_work(self, link: TaskLink) -> bool:
-        """Whether the plan still waits for the session with this link to end."""
+        """Whether the plan still waits for the child session of this link (kind and run) to end."""
         if link.kind == REPLAN:
             asked = self.replan
             return asked is not None and asked.run == link.run and asked.ended is None
@@ -206,7 +206,7 @@ class PlanRecord(NamedTuple):
 
 
 def parse_plan(fields: Mapping[str, str]) -> PlanRecord | None:
-    """Parses the stored hash of a plan; returns None if the plan has no draft yet."""
+    """Parses a plan's stored hash to its tasks and proposals; None if it has no draft yet."""
     if "head" not in fields:
         return None
     head = json.loads(fields["head"])
@@ -242,12 +242,12 @@ def record_of(task: PlannedTask) -> dict[str, JsonValue]:
 
 
 def spec_of(fields: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """Serializes the fields of a task that Lua stores without reading them, each as JSON."""
+    """Serializes each field of a task to JSON, without its id, dependencies and priority."""
     return {name: json.dumps(value) for name, value in fields.items() if name not in _OWN}
 
 
 def status_of(record: TaskRecord, by_id: Mapping[str, TaskRecord]) -> str:
-    """Returns a task's status: the one its child session reported, corrected by the child's end.
+    """Returns a task's status for readers (pending, blocked, in_progress, completed ...).
 
     A waiting task is blocked if a task that it needs has failed for good.
     """

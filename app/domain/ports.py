@@ -17,7 +17,7 @@ class Carrier(Protocol):
         """Send a message to a queue for each ready step."""
 
     def publish_all(self, batch: Sequence[tuple[SessionRef, Program, Sequence[Hint]]]) -> None:
-        """Send the hints of several sessions together."""
+        """Send a message for each ready step of several sessions, in one batch."""
 
     def depths(self, queues: Sequence[str]) -> Mapping[str, int]:
         """Return the number of messages in each queue."""
@@ -25,10 +25,10 @@ class Carrier(Protocol):
     def strays(
         self, gone: Callable[[str, Sequence[str]], set[str]], *, drop: bool
     ) -> Sequence[QueueDepth]:
-        """List the broker's queues, and with `drop` remove messages for deleted sessions.
+        """List the broker's queues with their stray messages; `drop` removes these.
 
         `gone` takes a queue and the sessions that have messages in it, and returns the deleted
-        ones.
+        ones. Their messages are the stray ones.
         """
 
 

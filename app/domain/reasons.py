@@ -64,13 +64,13 @@ class Reason(BaseModel):
 
     @property
     def root(self) -> Reason:
-        """Returns the root cause."""
+        """The last reason in this reason's chain of causes: the root cause."""
         *_, last = self.chain()
         return last
 
 
 def reason_view(reason: Reason | None) -> views.Reason | None:
-    """Converts a reason to the model that the API sends."""
+    """Converts a reason and its causes to the model that the API sends; None for None."""
     if reason is None:
         return None
     return views.Reason(

@@ -44,7 +44,7 @@ class Origin(BaseModel):
 
 
 def parse_messages(value: object) -> object:
-    """Parses the inbox messages in a reply of the store."""
+    """Parses a list of inbox messages, each a JSON text; empty if the value is no list."""
     texts = value if isinstance(value, list | tuple) else []
     return [json.loads(text) if isinstance(text, str) else text for text in texts]
 

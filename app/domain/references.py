@@ -42,7 +42,7 @@ TEXT = "${text}"
 
 
 def text_of(parts: list[JsonValue]) -> dict[str, JsonValue]:
-    """Builds a step input that is joined from literal parts and references to one text."""
+    """Builds a step input that resolves to one text, joined from literals and references."""
     return {TEXT: parts}
 
 
@@ -76,7 +76,7 @@ class Reference(NamedTuple):
 
 
 def value_of(value: FlowValue, paths: Iterable[str] = ()) -> dict[str, JsonValue]:
-    """Builds a step input that becomes a value of whichever of these nodes ran last."""
+    """Builds a step input that resolves to a value of the node in `paths` that ran last."""
     fields: dict[str, JsonValue] = {"text": value.text, "nodes": [f"{_TOP}{one}" for one in paths]}
     if value.label:
         fields["label"] = value.label
@@ -107,7 +107,7 @@ def literal(text: str) -> str:
 
 
 def text_reference(paths: Iterable[str]) -> str:
-    """Builds a reference to the text of whichever of these nodes ran last.
+    """Builds a reference to the text of the node in `paths` that ran last.
 
     >>> text_reference(["plan", "loop/plan"])
     '${top/plan|top/loop/plan:text!}'
@@ -121,7 +121,7 @@ def names_of(reference: Reference) -> tuple[str, ...]:
 
 
 def as_path(name: str) -> str | None:
-    """Returns the program path in a reference's name; None if it is a plain name.
+    """Returns the path in a reference's name that begins with `top/`; None for a plain name.
 
     >>> as_path("top/loop/plan"), as_path("plan")
     ('loop/plan', None)
@@ -167,7 +167,7 @@ def references_in(value: JsonValue) -> Iterator[Reference]:
 
 
 def substitute(value: JsonValue, resolve: Callable[[Reference], JsonValue]) -> JsonValue:
-    """Replaces every reference in a JSON value with the result of `resolve`."""
+    """Replaces each reference in a JSON value by `resolve`'s result, and unescapes literals."""
     if isinstance(value, str):
         found = parse(value)
         if found is not None:
@@ -203,7 +203,7 @@ def look_up(value: JsonValue, keys: tuple[str, ...]) -> JsonValue:
 
 
 def of_outcome(outcome: Mapping[str, JsonValue] | None, keys: tuple[str, ...]) -> JsonValue:
-    """Resolves a reference to a step: to its value if it has one, else to its outcome's fields.
+    """Returns the part of a step's value, or else of its outcome, at these keys; None if skipped.
 
     A skipped step gives None; the key `succeeded` gives a boolean.
     """

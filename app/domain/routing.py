@@ -39,20 +39,20 @@ Route = dict[str, JsonValue]
 
 
 def routes(program: Program) -> dict[str, Route]:
-    """Computes which steps follow each node when it is done, by node path."""
+    """Returns for each node path a route (JSON): which steps follow when the node is done."""
     table: dict[str, Route] = {"": {**_block(program.body), "size": _work_of(program.body)}}
     _routes_of(program.body, "", table)
     return table
 
 
 def stored_program(program: Program) -> StoredProgram:
-    """The program with its routes, as a session's creation stores it."""
+    """Serializes a program and the route of each node to JSON, as the store keeps them."""
     texts = {path: json.dumps(route) for path, route in routes(program).items()}
     return StoredProgram(program.text, texts)
 
 
 def queues(program: Program) -> frozenset[str]:
-    """Returns the names of the queues that the program's steps use, without the place."""
+    """Returns the names of the queues that a program's steps use, without the `@place` suffix."""
     return frozenset(queue_of(node) for _, node in program.walk() if isinstance(node, Step))
 
 
@@ -73,14 +73,14 @@ class Join(NamedTuple):
     done: tuple[str, ...]
 
     def argument(self) -> dict[str, JsonValue]:
-        """Return the join as the Lua function `control` takes it: a name, and the needs done."""
+        """Return the node's name and finished needs as an argument of the Lua verb `control`."""
         return {"name": self.name, "done": [*self.done]}
 
 
 def joins_for_rerun(
     program: Program, names: Iterable[str], finished: Iterable[str]
 ) -> tuple[Join, ...]:
-    """Returns, for each outermost node that runs again, which nodes it waits for are done.
+    """Returns, for each outermost node to run again, which of the nodes it needs are done.
 
     Nodes that never started run too: their needs may have been met too late to release them.
     """
@@ -109,7 +109,7 @@ class Following(NamedTuple):
 
 
 def following(program: Program, path: str) -> Following | None:
-    """Returns the steps that depend on this step alone; one message starts all of them."""
+    """Returns the steps that need only this step; None if there are none, or others need it too."""
     block = _block_at(program, path)
     me = path.rpartition("/")[2]
     needs = needs_of(block)
@@ -120,7 +120,7 @@ def following(program: Program, path: str) -> Following | None:
 
 
 def join_step(program: Program, path: str) -> str | None:
-    """Returns the only step that waits for this step and others, or for all its items."""
+    """Returns the only step that waits for this one and others, or for all its items; else None."""
     block = _block_at(program, path)
     me = path.rpartition("/")[2]
     needs = needs_of(block)
@@ -245,7 +245,7 @@ def _items(step: Step, for_each: str | tuple[JsonValue, ...]) -> Route:
 
 
 def weight_of(step: Step) -> int:
-    """Returns the share of work that one run of a step counts for in the progress."""
+    """Returns how much one run of a step counts in the progress: 30 for an agent, 5 for a tool."""
     return WEIGHTS.get(step.action, 1)
 
 
@@ -279,7 +279,7 @@ def queue_of(step: Step) -> str:
 
 
 def full_queue(queue: str, *, place: str, session: str) -> str:
-    """Returns the name of a queue with its place, or with the session for local steps.
+    """Returns the full name of a queue: `queue@place`, or `local@session` for local steps.
 
     >>> full_queue("tools", place="here", session="0000000a")
     'tools@here'

@@ -39,10 +39,12 @@ class LockOwner(BaseModel):
 
     @property
     def session(self) -> str:
+        """The id of the session that holds the lock or waits for it."""
         return self.who.partition("|")[0]
 
     @property
     def address(self) -> str | None:
+        """The address of the step that holds the lock or waits for it; None for a whole session."""
         return self.who.split("|", 2)[2] or None
 
 
@@ -63,7 +65,7 @@ class LockRecord(BaseModel):
 def find_lock_cycle(
     locks: Mapping[str, LockRecord], who: str, name: str
 ) -> list[tuple[str, LockOwner]]:
-    """Finds a deadlock: the chain of locks and holders that leads from a waiter back to itself.
+    """Returns the chain of locks and holders from a waiter back to itself; empty if no deadlock.
 
     The first is the lock that it waits for, and the last is one that it holds. Empty if its wait
     can end: a holder that waits for no other lock releases its own.

@@ -15,7 +15,7 @@ class SharedRefusal(LeadhandError):
 
     @property
     def value(self) -> str:
-        """Return the value of the invalid field."""
+        """The invalid value of the request's field, such as the name of a lock, as text."""
         return str(self.args[0])
 
 

@@ -62,7 +62,7 @@ class StoredStack(BaseModel):
 
 
 def pack_outputs(outputs: Mapping[str, JsonValue]) -> str:
-    """Serializes the outputs of a step. Raises InvalidDocument: too long, or with a credential."""
+    """Serializes a step's outputs. Raises InvalidDocument if too long or with a credential."""
     text = json.dumps(dict(outputs), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     size = len(text.encode())
     if size > OUTPUT_BYTES:
@@ -107,7 +107,7 @@ def _stacked_view(fields: Mapping[str, str]) -> StackedWorkflow:
 def head_view(
     name: str, head: Mapping[str, str], depth: int, top: Mapping[str, str] | None
 ) -> StackHead:
-    """Builds the API's view of a stack as an entry of a list."""
+    """Builds the API's short view of a stack for a list: depth, and the workflow on top."""
     active = top if top and "status" in top else None
     return StackHead(
         name=name,
@@ -142,7 +142,7 @@ def workflow_view(fields: Mapping[str, str]) -> WorkflowSession:
 
 
 def pack_workflow(workflow: WorkflowSession) -> list[str]:
-    """Converts a workflow session to fields for an import. Raises InvalidDocument."""
+    """Converts a workflow session to a flat list of names and values. Raises InvalidDocument."""
     fields: dict[str, str | None] = {
         "status": workflow.status,
         "job_name": workflow.job_name,

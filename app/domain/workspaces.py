@@ -71,7 +71,7 @@ def workspace_of(survey: Survey, plan: str, task: str, run: int, origin: str) ->
 
 
 def folder_name(task: str, run: int) -> str:
-    """Returns the name of the folder of a task's run.
+    """Returns the folder name of a task's run: `task` for the first run, then `task~2` and so on.
 
     >>> folder_name("parser", 1), folder_name("parser", 2)
     ('parser', 'parser~2')
@@ -80,7 +80,7 @@ def folder_name(task: str, run: int) -> str:
 
 
 def branch_of(plan: str, task: str) -> str:
-    """Returns the branch of a task, which all its runs share.
+    """Returns the git branch of a task, `leadhand/PLAN/TASK`, which all its runs share.
 
     >>> branch_of("5e551045", "parser")
     'leadhand/5e551045/parser'
@@ -128,12 +128,12 @@ class OwnFolder(NamedTuple):
         return str(PurePosixPath(self.root, own_shelf(self.origin), session, TREE))
 
     def cwd(self, session: str) -> str:
-        """Return the working folder of the session."""
+        """Return the working folder of a session inside its worktree or copy."""
         return str(PurePosixPath(self.path(session), self.prefix))
 
 
 def own_shelf(origin: str) -> str:
-    """Returns the name of the folder that holds the worktrees and copies of one original folder.
+    """Returns the name (a hash) of the folder for all worktrees and copies of one original folder.
 
     >>> own_shelf("/home/ada/code")
     '4985daa8ab602514'

@@ -41,7 +41,7 @@ class ProgramLookup(NamedTuple):
 
 
 def admit(document: AnyDocument, settings: Settings, workers: Sequence[WorkerView]) -> Where:
-    """Returns place and folder for a session. Raises InvalidDocument if no worker can run it."""
+    """Returns place (worker host) and folder for a session. Raises InvalidDocument if none fit."""
     needs = requirements_of(document)
     place, here, folder = _resolve_place(document, needs, settings, workers)
     lookup = ProgramLookup(folder, _search_paths(here, settings)) if folder else None
@@ -55,7 +55,7 @@ def admit(document: AnyDocument, settings: Settings, workers: Sequence[WorkerVie
 def faults_here(
     document: AnyDocument, settings: Settings, workers: Sequence[WorkerView]
 ) -> Iterator[InvalidDocument]:
-    """Yields every error for which the workers could not run a document."""
+    """Yields an InvalidDocument for each reason why the live workers could not run a document."""
     needs = requirements_of(document)
     try:
         place, here, _ = _resolve_place(document, needs, settings, workers)

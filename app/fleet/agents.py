@@ -37,7 +37,7 @@ class AgentsThere:
     def check(
         self, field: str, name: str, *, model_field: str = "", model: str | None = None
     ) -> None:
-        """Raises InvalidDocument if no worker can run the agent with this model."""
+        """Raises InvalidDocument if no worker can run the agent and model; passes if no workers."""
         if not self._workers:
             return
         if name not in self._known:
@@ -53,7 +53,7 @@ class AgentsThere:
             raise InvalidDocument(model_field, model, f"{hint}, or name no model")
 
     def default(self) -> str | None:
-        """Return the default agent of the workers; if they differ, that of any worker."""
+        """Return the default agent's name, of the first worker that has one; None if none has."""
         named = [worker.default_agent for worker in self._workers if worker.default_agent]
         return named[0] if named else None
 
@@ -69,7 +69,7 @@ class AgentsThere:
         return not here or any(agent.remembers for agent in here)
 
     def can_fork(self, name: str) -> bool:
-        """Whether all agents of this name continue a conversation in a copy of it."""
+        """Whether all usable agents of this name can copy a conversation; False without any."""
         here = [agent for agent in self._reports_of(name) if agent.why_not is None]
         return bool(here) and all(agent.forks for agent in here)
 
@@ -79,7 +79,7 @@ class AgentsThere:
         return any(agent.remembers and agent.kind == "command" for agent in agents)
 
     def usable_at(self, place: str, names: Collection[str]) -> bool:
-        """Whether all of the agents can be used at the place."""
+        """Whether each of the named agents is usable on a worker at the place (worker host)."""
         here = [a for w in self._workers if w.place == place for a in w.agents_here]
         return set(names) <= {agent.name for agent in here if agent.why_not is None}
 

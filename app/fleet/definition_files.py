@@ -30,7 +30,7 @@ class DefinitionFiles:
         self._home = settings.user_home
 
     def of(self, folder: str | None) -> Definitions | None:
-        """Returns the definitions that apply in a folder; None if none do.
+        """Reads the agent and tool definitions that apply in a folder; None if there are none.
 
         Raises InvalidDocument if a file of another user would define something.
         """
@@ -54,7 +54,7 @@ class DefinitionFiles:
         )
 
     def flows_of(self, folder: str | None) -> Path | None:
-        """Returns the folder with the flows that apply in a folder; None if there is none."""
+        """Returns the path of the folder with the flow files that apply in a folder, or None."""
         if "flows" not in self._kinds or not folder:
             return None
         found = folder_with_definitions(Path(folder), self._home)
@@ -62,7 +62,7 @@ class DefinitionFiles:
 
     @property
     def are_read(self) -> bool:
-        """Whether folders may define anything here."""
+        """Whether the settings allow folders to define agents, tools or flows of their own."""
         return bool(self._kinds)
 
 

@@ -35,10 +35,10 @@ class FolderReports:
     def views(
         self, workers: Sequence[WorkerView], definitions: Definitions, *, now_ms: int
     ) -> list[WorkerView]:
-        """Returns the workers with the agents and tools that they offer with these definitions.
+        """Returns the workers with agents and tools from definitions; waits for their reports.
 
-        Waits for workers that have not read them yet. One that takes too long has a fault that
-        says so.
+        Waits for workers that have not read the definitions yet. One that takes too long has a
+        fault that says so.
         """
         mine = (one for one in workers if one.place == self._place and one.session is None)
         here = {worker.name for worker in mine}

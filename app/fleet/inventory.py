@@ -29,7 +29,7 @@ class Inventory(NamedTuple):
 
 @lru_cache(maxsize=256)
 def inventory_of(name: str, text: str) -> Inventory:
-    """Parses the stored inventory of a worker.
+    """Parses a worker's stored inventory (JSON) into its view, publication time and expiry time.
 
     >>> inventory_of("one", '{"place": "here", "seen_ms": 1000}').until_ms
     46000
@@ -43,7 +43,7 @@ def inventory_of(name: str, text: str) -> Inventory:
 
 
 def text_of(fields: Mapping[str, JsonValue], *, now_ms: int, holds_ms: int) -> str:
-    """Serializes a worker's inventory with the time when it expires."""
+    """Serializes a worker's inventory as JSON, with the current time and its expiry time."""
     text = json.dumps(
         {**fields, "seen_ms": now_ms, "until_ms": now_ms + holds_ms}, ensure_ascii=False
     )
@@ -51,7 +51,7 @@ def text_of(fields: Mapping[str, JsonValue], *, now_ms: int, holds_ms: int) -> s
 
 
 def live_workers(texts: Mapping[str, str], now_ms: int) -> list[WorkerView]:
-    """Returns the fleet's workers whose inventory has not expired, sorted by name."""
+    """Returns the fleet's workers whose inventory has not expired, parsed and sorted by name."""
     return [one for one in all_live_workers(texts, now_ms) if one.session is None]
 
 
@@ -62,7 +62,7 @@ def all_live_workers(texts: Mapping[str, str], now_ms: int) -> list[WorkerView]:
 
 
 def consumed_queues(worker: WorkerView) -> list[str]:
-    """Returns the queues that a worker reports as consumed; all of its queues without a report.
+    """Returns the queues that a worker says it consumes; if it does not say, all of its queues.
 
     >>> consumed_queues(WorkerView(name="one", place="here", queues=["a", "b"]))
     ['a', 'b']
@@ -102,7 +102,10 @@ class Availability(NamedTuple, Generic[T]):
 
 
 def summarize(found: Sequence[tuple[str, T]]) -> Availability[T]:
-    """Merges the reports of several places on one agent or tool into one; needs at least one."""
+    """Merges reports on one agent or tool: the report, where it is usable, and why not elsewhere.
+
+    Needs at least one report.
+    """
     at = sorted({place for place, one in found if one.why_not is None})
     first = next((one for _, one in found if one.why_not is None), found[0][1])
     why_not = {place: one.why_not for place, one in found if place not in at}

@@ -19,7 +19,7 @@ from leadhand.models.views import WorkerView
 def check_roots(
     cwd: str | None, place: str, here: Sequence[WorkerView], worktrees: str | None = None
 ) -> None:
-    """Raises InvalidDocument unless the folder is inside an allowed root of a worker of the place.
+    """Raises InvalidDocument if a folder is outside the roots of all workers; passes without roots.
 
     Folders in `worktrees` are allowed everywhere: workers make them for sessions.
     """
@@ -41,9 +41,10 @@ def other_home(
     agents: Collection[str],
     tools: Collection[str] = (),
 ) -> str | None:
-    """Returns the only other place that can take over a session whose place has no worker, or None.
+    """Returns the one other place (worker host) that can take over a session left without workers.
 
-    It must have the folder, the agents and the tools. None if there is no such place or several.
+    It must have the folder, the agents and the tools. None if there is no such place or several, or
+    if the session's own place has a worker.
     """
     if any(worker.place == place for worker in workers):
         return None
@@ -61,7 +62,7 @@ def choose_place(
     settings: Settings,
     workers: Sequence[WorkerView],
 ) -> str:
-    """Chooses the place of a new session: the named one, else one that has the folder.
+    """Returns a new session's place (worker host): the named one, one with its folder, or ''.
 
     This API's own place is preferred. A session without a folder gets the empty name (any place),
     unless its agents store conversations on their host.

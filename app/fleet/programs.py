@@ -39,7 +39,7 @@ def why_no_folder(path: Path) -> str:
 
 
 def program_of(command: str) -> str | None:
-    """Returns the program of a simple command; None if only a shell can resolve it."""
+    """Returns the program in a command line, its first word; None if only a shell can find it."""
     try:
         words = shlex.split(command)
     except ValueError:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def prefix_in_repository(folder: str) -> str:
-    """Returns a folder's path relative to the top of its repository; empty for the top itself.
+    """Returns a folder's path relative to the top of its git repository; '' at the top, or if none.
 
     The worker checks it: this process may be on another machine, where the folder is unknown.
     """

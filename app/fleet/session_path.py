@@ -17,7 +17,7 @@ U = TypeVar("U", bound=UsableHere)
 
 
 def workers_for(workers: Sequence[WorkerView], environment: SessionEnvironment) -> list[WorkerView]:
-    """The workers as they are for a session with this environment."""
+    """Returns copies of the workers, with agents, tools and PATH as in a session's environment."""
     if environment.is_empty:
         return [*workers]
     path = environment.shell.get("PATH")

@@ -64,7 +64,7 @@ def _agent_tool(agent: AgentHere) -> ToolHere:
 
 
 def tools_in(program: Program) -> set[str]:
-    """Returns the tools that a program uses, without the built-in ones."""
+    """Returns the names of the tools that a program's steps use, except built-in and local ones."""
     steps = [node for _, node in program.walk() if isinstance(node, Step)]
     used = {str(step.inputs.get("tool")) for step in steps if step.action is Action.TOOL}
     used |= {tool for step in steps if (tool := checker_tool(step)) is not None}
@@ -104,7 +104,7 @@ class ToolsThere:
         return None
 
     def places_with(self, names: Collection[str]) -> list[str]:
-        """Return the places that have all of these tools."""
+        """Return the names of the places (worker hosts) where all of these tools are usable."""
         return sorted({w.place for w in self._workers if self.usable_at(w.place, names)})
 
     def everywhere(self, names: Collection[str]) -> bool:
@@ -112,7 +112,7 @@ class ToolsThere:
         return all(set(names) - BUILT_IN_TOOLS <= _names(worker) for worker in self._workers)
 
     def usable_at(self, place: str, names: Collection[str]) -> bool:
-        """Whether all of the tools can be used at the place."""
+        """Whether each of the tools is usable on a worker at the place (worker host)."""
         here = (worker for worker in self._workers if worker.place == place)
         return set(names) - BUILT_IN_TOOLS <= set().union(*map(_names, here))
 

@@ -25,7 +25,7 @@ _WHY = {
 
 
 def folder_trouble(folder: Path) -> str | None:
-    """Returns why a folder cannot be written to, in one sentence; None if it can or is missing.
+    """Writes a probe file to a folder; returns why that fails, or None if it works or is missing.
 
     A missing folder is created when it is needed.
     """
@@ -45,7 +45,7 @@ def folder_trouble(folder: Path) -> str | None:
 
 
 def troubles_at(place: str, workers: Sequence[WorkerView], own: Troubles) -> list[str]:
-    """Returns the current problems of Redis and of the workers of a place."""
+    """Returns the problems that this process found, and those of the workers at a place (host)."""
     there = (worker for worker in workers if worker.place == place)
     return own.current() + [f"worker {one.name}: {why}" for one in there for why in one.troubles]
 
@@ -58,15 +58,15 @@ class Troubles:
         self._folders: tuple[str, ...] = ()
 
     def redis_refuses(self, why: str) -> None:
-        """Record that Redis refuses writes."""
+        """Record that Redis refuses writes, and why; `current` then lists this problem."""
         self._redis = f"Redis {why}: no session continues until it accepts writes again"
 
     def redis_writes(self) -> None:
-        """Record that Redis accepted a write."""
+        """Record that Redis accepted a write, which removes its recorded problem."""
         self._redis = None
 
     def check_folders(self, folders: Sequence[Path], *, needed: Path | None = None) -> str | None:
-        """Try to write to each folder, keep the problems, and return that of `needed`, if any."""
+        """Write a probe file to each folder, record failures; returns that of `needed`."""
         found = {folder: folder_trouble(folder) for folder in folders}
         why = found.get(needed) if needed is not None else None
         if needed is not None and why is not None:
@@ -75,5 +75,5 @@ class Troubles:
         return why
 
     def current(self) -> list[str]:
-        """Return the problems that the last checks found."""
+        """Return the recorded problems with Redis and with folders, as sentences."""
         return [*filter(None, [self._redis]), *self._folders]

@@ -14,7 +14,10 @@ from app.domain.ids import SessionRef
 def load_value(
     outcome: Mapping[str, JsonValue], ref: SessionRef, artifacts: ArtifactSource
 ) -> JsonValue:
-    """Returns a stored outcome's value, with its artifacts read. Raises ArtifactUnknown."""
+    """Returns the value in a step's stored outcome, loaded from an artifact if it is kept in one.
+
+    Raises ArtifactUnknown.
+    """
     found = value_artifact(outcome)
     if found is not None:
         value: JsonValue = json.loads(artifacts.read(ref, *found))

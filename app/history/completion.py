@@ -8,7 +8,7 @@ from app.domain.routing import is_critical
 
 
 def turn_is_done(node: Step | Loop, turn: TurnRecord) -> bool:
-    """Whether the successors of a loop or a for_each may start."""
+    """Whether a loop or for_each has ended so that its successors may start."""
     if turn.state != "closed":
         return False
     if turn.verdict == "skipped":
@@ -19,7 +19,7 @@ def turn_is_done(node: Step | Loop, turn: TurnRecord) -> bool:
 
 
 def step_is_done(node: Step | Loop, step: StepRecord | None) -> bool:
-    """Whether the successors of a step may start."""
+    """Whether a step's successors may start: it succeeded, was skipped, or was not critical."""
     assert step is not None
     assert isinstance(node, Step)
     if step.state == "failed":

@@ -21,7 +21,7 @@ class Message(NamedTuple):
 
 
 def messages_until(address: str, outcome_at: Callable[[str], str | None]) -> list[Message]:
-    """Returns the messages of a conversation up to a turn, oldest first.
+    """Returns the prompts and answers of an agent's conversation, up to the step at an address.
 
     >>> kept = {"a": '{"word": "succeeded", "prompt": "Hi", "text": "Hello"}',
     ...         "b": '{"word": "succeeded", "prompt": "More", "text": "Yes",'

@@ -16,7 +16,7 @@ def is_flow(program: Program) -> bool:
 
 
 def steps_at(program: Program, segments: list[str]) -> list[str]:
-    """Returns the paths of the flow file's steps at these zero-based positions, one per branch.
+    """Returns paths of the steps in a flow's file at zero-based positions; one per branch of `if`.
 
     The steps in a branch of an `if` are counted beneath it: `2/0` is the first step of a branch of
     the third step.
@@ -27,7 +27,7 @@ def steps_at(program: Program, segments: list[str]) -> list[str]:
 
 
 def end_of(program: Program, origin: str) -> str:
-    """Returns the last of the nodes that a step of the flow file was compiled to."""
+    """Returns the path of the last program node that a step of the flow's file was compiled to."""
     made = [
         (path, node, node.origin.path)
         for path, node in program.walk()
@@ -41,12 +41,12 @@ def end_of(program: Program, origin: str) -> str:
 
 
 def start_of(program: Program, origin: str) -> str:
-    """Returns the first of the nodes that a step of the flow file was compiled to."""
+    """Returns the path of the first program node that a step of the flow's file was compiled to."""
     return next(path for path, node in program.walk() if node.origin and node.origin.path == origin)
 
 
 def with_turns(program: Program, path: str, segments: list[str]) -> list[str] | None:
-    """Adds iteration numbers to a node's path; None if one of them does not belong to a loop.
+    """Adds the iterations in `segments` to the names of a node's path; None if one fits no loop.
 
     The steps of a flat loop are in the same list as the loop: an iteration that is named at one of
     them belongs to the loop.

@@ -11,7 +11,7 @@ from app.history.snapshot import Snapshot
 
 
 def newest_text(program: Program, run: str, known: Snapshot) -> str | None:
-    """Returns the newest text of an agent in this run of a loop, inner loops included.
+    """Returns an agent's newest text in a run of a loop, inner loops included; None without any.
 
     It may come from an earlier iteration: the last one may have ended before any agent answered.
     """

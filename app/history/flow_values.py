@@ -57,7 +57,7 @@ class FlowValues:
             self._values = _read(store, ref, program, places, artifacts)
 
     def resolve(self, reference: Reference, value: FlowValue) -> JsonValue:
-        """Returns the value of a reference. Raises ValueMissing."""
+        """Returns the value or condition result of a flow's reference. Raises ValueMissing."""
         labels = (value.label,) if value.label else ()
         written, _ = parse_at(value.text, 0)
         target = target_of(written, labels)

@@ -44,6 +44,7 @@ class Place(NamedTuple):
 
     @property
     def addresses(self) -> list[str]:
+        """Return the address of the step's outcome, or of those of all items of a for_each."""
         if self.turn is None:
             return [self.address]
         return [f"{self.address}#{item}" for item in range(1, self.turn.width + 1)]
@@ -58,7 +59,7 @@ def read_values(
     *,
     waits: Iterable[str] = (),
 ) -> dict[str, StepValue]:
-    """Reads the results of these nodes of the outermost block, each of its newest run.
+    """Reads, by name, the newest results of nodes of the outermost block; NOT_RUN for one without.
 
     The result of a for_each is the list of the results of its items, in order. Of the nodes in
     `waits` only how they ended matters: a value of theirs that is an artifact is not loaded.
@@ -83,8 +84,9 @@ def values_at(
     *,
     wanted: Iterable[str] | None = None,
 ) -> dict[str, StepValue]:
-    """Reads the results at these places; `nodes` has the path of each node in the program.
+    """Reads the results of steps by name, and loads those that are stored as artifacts.
 
+    `places` says where the outcomes are, and `nodes` has the path of each node in the program.
     Values that are artifacts are loaded for the places in `wanted`, by default for all.
     """
     addresses = [address for place in places.values() for address in place.addresses]

@@ -29,9 +29,9 @@ def entry_of(
     inputs: Mapping[str, JsonValue],
     outcome: Outcome,
 ) -> str | None:
-    """Builds the ledger entry (JSON) of the iteration that a step decides; None for other steps.
+    """Builds the ledger entry (JSON record) of the loop iteration that a judge ends, else None.
 
-    That is a judge, and in a merge the step that lands the work or ends the round.
+    In a merge, that is the step that lands the work or ends the round.
     """
     is_merge = step.action is Action.WORKSPACE and inputs.get("do") in _MERGES
     if not (is_merge or step.action is Action.JUDGE) or outcome.word != "succeeded":

@@ -11,7 +11,7 @@ Origins = Mapping[str, Origin]
 
 
 def home_of(block: str, name: str, origins: Origins) -> str:
-    """Returns the block instance that holds a node's record; a resume may have kept an older one.
+    """Returns the address of the loop iteration with a node's record, maybe kept by a resume.
 
     >>> once = Origin(run="l~1", opened=3, kept={"do": "l~1[3]"})
     >>> [home_of(f"l~2[{i}]", "do", {"l~2": once}) for i in (2, 3, 4)]
@@ -31,7 +31,7 @@ def home_of(block: str, name: str, origins: Origins) -> str:
 
 
 def result_of_turn(id_: str, result: str | None, turn: TurnRecord) -> str | None:
-    """Returns the address of the step, in a loop's last iteration, whose text is its result."""
+    """Returns the address of the step in a loop's last iteration with its result text, or None."""
     if result is None or not turn.iteration:
         return None
     origins = {id_: turn.origin} if turn.origin else {}

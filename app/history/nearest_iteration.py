@@ -16,9 +16,9 @@ from leadhand.models.views import LedgerEntry
 
 
 def nearest_of(loop: Loop, turn: TurnRecord, known: Snapshot) -> LedgerEntry | None:
-    """Builds a ledger entry of the newest iteration in which a break ran; breaks appear as checks.
+    """Builds a ledger entry of the newest loop iteration in which a break step ran, otherwise None.
 
-    Later iterations may have ended before any break ran.
+    The breaks appear as its checks. Later iterations may have ended before any break ran.
     """
     for iteration in range(turn.iteration, 0, -1):
         block = At(f"{loop.id}~{turn.run}", iteration).block

@@ -33,13 +33,17 @@ _NAMED = 20
 class Known(Protocol):
     """The session's records that a point is resolved against."""
 
-    def run(self, place: str) -> int: ...
+    def run(self, place: str) -> int:
+        """Return the number of the newest run of the node at this address, 1 by default."""
 
-    def step(self, address: str) -> StepRecord | None: ...
+    def step(self, address: str) -> StepRecord | None:
+        """Return the record of the step at this address; None if there is none."""
 
-    def turn(self, id_: str) -> TurnRecord | None: ...
+    def turn(self, id_: str) -> TurnRecord | None:
+        """Return the record of the run of a loop or for_each at this address; None without one."""
 
-    def thread(self, address: str) -> Thread | None: ...
+    def thread(self, address: str) -> Thread | None:
+        """Return the agent's conversation thread in the outcome of this step; None without one."""
 
 
 class At(NamedTuple):
@@ -50,7 +54,7 @@ class At(NamedTuple):
 
     @property
     def block(self) -> str:
-        """Return the address of the block that this iteration runs."""
+        """Return the address of this loop iteration, such as `outer~1[2]`."""
         return f"{self.turn}[{self.iteration}]"
 
 
@@ -63,17 +67,17 @@ class Position(NamedTuple):
 
     @property
     def block(self) -> str:
-        """Return the address of the innermost block around the position; '' for the outermost."""
+        """Return the address of the innermost loop iteration around the position, '' for none."""
         return self.around[-1].block if self.around else ""
 
 
 def within(block: str, name: str) -> str:
-    """Joins the address of a block and the name of a node to the node's address."""
+    """Returns the address of a node, `block/name`; the name alone in the outermost block ('')."""
     return f"{block}/{name}" if block else name
 
 
 def home(known: Known, block: str, name: str) -> str:
-    """Returns the block instance with the record of a node; a resume may have kept an older one."""
+    """Returns the address of the loop iteration with a node's record, maybe kept by a resume."""
     origins: dict[str, Origin] = {}
     turn = block.rpartition("[")[0]
     while turn and (record := known.turn(turn)) and record.origin:
@@ -82,7 +86,7 @@ def home(known: Known, block: str, name: str) -> str:
 
 
 def newest(known: Known, node: Node, block: str) -> str:
-    """Returns the address of the newest run of a node in this block instance."""
+    """Returns the address of a node's newest run in the loop iteration `block` ('': no loop)."""
     place = within(home(known, block, node.id), node.id)
     run = known.run(place)
     if isinstance(node, Loop) or node.for_each is not None or run > 1:
@@ -96,7 +100,7 @@ def refuse(said: str, hint: str) -> NoReturn:
 
 
 def position_of(program: Program, said: str, known: Known) -> Position:
-    """Resolves the name of a resume point: the last finished node that the resume keeps.
+    """Resolves the name of a resume point to the position of the last node that the resume keeps.
 
     Raises PositionRefused if the name is unknown, ambiguous, or of an unfinished iteration.
     """
@@ -123,7 +127,7 @@ def newest_position(program: Program, said: str, known: Known) -> Position:
 
 
 def nodes_of_step(program: Program, point: Position) -> tuple[Node, ...]:
-    """Returns the nodes that one step of a flow or graph was compiled to, or the node itself."""
+    """Returns all nodes compiled from the same flow or graph step as the node at a position."""
     node = _node_at(program, point)
     maker = items_maker(program, node)
     if node.origin is None:

@@ -13,18 +13,21 @@ from app.history.lineage import home_of
 
 
 def has_turns(program: Program, place: str) -> bool:
-    """Whether a run of a node is a turn, which has iterations or items: a loop or a for_each."""
+    """Whether the node at an address is a loop or for_each, whose runs have iterations or items."""
     node = program.node(path_of(place))
     return isinstance(node, Loop) or node.for_each is not None
 
 
 def may_run_again(program: Program, place: str) -> bool:
-    """Whether a node can have several runs: those with turns, and steps of the outermost block."""
+    """Whether a node can have several runs: a loop, a for_each, or an outermost node."""
     return "/" not in place or has_turns(program, place)
 
 
 def places_of(program: Program, grant: Grant, wanted: Iterable[Reference]) -> dict[str, str]:
-    """Returns the place of each referenced node, as the step that holds this grant sees it."""
+    """Maps the names of referenced nodes to their addresses, as the step with a grant sees them.
+
+    Raises ReferenceUnresolved for a name that is not visible there.
+    """
     places: dict[str, str] = {}
     for reference in wanted:
         if reference.word not in RESERVED:
@@ -47,12 +50,12 @@ def _place(program: Program, grant: Grant, named: str) -> str:
 
 
 def within(block: str, name: str) -> str:
-    """Returns the address of a node in a block instance."""
+    """Returns the address of a node, `block/name`; the name alone in the outermost block ('')."""
     return f"{block}/{name}" if block else name
 
 
 def newest_run(program: Program, place: str, run: int) -> str:
-    """Returns the address of a run of a node."""
+    """Appends a run number to a node's address, as `name~2`; a plain step's first run has none."""
     if has_turns(program, place) or run > 1:
         return f"{place}~{run}"
     return place

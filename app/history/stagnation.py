@@ -34,7 +34,7 @@ class Signature(NamedTuple):
 
 
 def signature_of(inputs: Mapping[str, JsonValue], outcome: Outcome) -> Signature | None:
-    """Computes a signature of rejected work; equal signatures mean that a loop makes no progress.
+    """Hashes rejected work and its refusals, to detect a loop without progress; else None.
 
     None if the judge did not refuse the work, or if the work is unknown.
     """

@@ -181,7 +181,7 @@ def _work_fields(outcome: Outcome) -> dict[str, object]:
 
 
 def as_markdown(title: str, entries: Iterator[TranscriptEntry]) -> Iterator[str]:
-    """Renders the transcript as Markdown, one record at a time."""
+    """Yields a session's transcript as Markdown: its title, then the text of each record."""
     yield f"# {_in_one_line(title)}\n"
     for entry in entries:
         yield f"\n## {entry.seq}. {_headline(entry)}\n\n{_quote(entry.text)}\n"

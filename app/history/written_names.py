@@ -7,7 +7,7 @@ from app.domain.program import Program
 
 
 def written_name(program: Program, address: str) -> str:
-    """Returns the name of a step in the outermost block; '' if it is the id, or for another step.
+    """Returns a step's name in its document; '' if that equals the node id, or inside a loop.
 
     A step in a loop is named by its address, which says the iteration.
     """

@@ -60,10 +60,11 @@ class Answers:
         address: str | None = None,
         by: str = "a person",
     ) -> SessionView:
-        """Answer a question of a session. Raises SessionUnknown, AnswerUnwanted, AnswerUnfit.
+        """Answer a session's open question; returns the session. Raises AnswerUnwanted.
 
-        Repeating an answer changes nothing. If no step is waiting and none is named, the call
-        refers to the question that was answered last: another client may have been faster.
+        Raises AnswerUnfit if the question's rules do not accept it, and SessionUnknown. Repeating
+        an answer changes nothing. If no step is waiting and none is named, the call refers to the
+        question that was answered last: another client may have been faster.
         """
         ref = self._registry.ref(session)
         answer = GivenAnswer.model_construct(text=given) if isinstance(given, str) else given
@@ -98,9 +99,10 @@ class Answers:
         child: str | None = None,
         plan_version: int | None = None,
     ) -> Reply:
-        """Settle a parked step; replies `settled`, or `superseded` if it was settled before.
+        """End a parked (waiting) step with an outcome; replies `settled`, `superseded` or `stale`.
 
-        With `plan_version` it replies `stale` if the session's plan has another version now.
+        `superseded` means that it was settled before. With `plan_version` it replies `stale` if the
+        session's plan has another version now.
         """
 
         def run(name: str) -> Reply:
@@ -170,7 +172,7 @@ class Answers:
         return "accept" if text.strip().lower() in APPROVALS else "retry"
 
     def questions(self, ref: SessionRef) -> dict[str, int]:
-        """Return the steps that wait for a person's answer, each with its fence."""
+        """Return the addresses of steps that wait for a person, each with its fence number."""
         parked = self._store.members(ref, "parked", LOOKED_AT)
         return {
             address: record.fence

@@ -63,7 +63,7 @@ class Work(NamedTuple):
 
     @property
     def locks_another(self) -> Path | None:
-        """Return the folder's real path if the session has locked another path, else None."""
+        """Return the folder's real path if the session's lock is on another path, else None."""
         if self.facts.cwd is None or not self.step.folder or not self.facts.folder:
             return None
         real = Path(self.facts.cwd).resolve()
@@ -112,7 +112,7 @@ class Attempts:
     def claim(
         self, ref: SessionRef, address: str, *, nonce: str, worker: str, is_local: bool = False
     ) -> Reply:
-        """Claim a step; the reply is `granted`, `refused` (with a reason) or `superseded`.
+        """Claim a step for a worker; replies `granted`, `refused` (with a reason) or `superseded`.
 
         A local step is claimed by its session's submitter, all others by workers.
         """
@@ -133,7 +133,10 @@ class Attempts:
         return answer
 
     def work(self, ref: SessionRef, grant: Grant) -> Work:
-        """Load the definition, inputs and folder of a granted step, for the code that runs it."""
+        """Load a claimed step's definition, resolved inputs, folder and environment from the store.
+
+        Raises SpecForeign if the program's signature is invalid, ReferenceUnresolved for inputs.
+        """
         facts = self._facts(ref, grant)
         program = self._registry.verified_program(ref, facts)
         step = program.step(grant.address)
@@ -182,23 +185,23 @@ class Attempts:
         ]
 
     def step(self, ref: SessionRef, address: str) -> Step:
-        """Return the step's definition in the session's program."""
+        """Return the definition of the step at an address, from the session's program."""
         return self._registry.program(self._registry.facts(ref).program).step(address)
 
     def bare_work(self, ref: SessionRef, grant: Grant) -> Work:
-        """Load a granted step without its inputs, because they cannot be resolved."""
+        """Load a claimed step with empty inputs, for a step whose inputs cannot be resolved."""
         facts = self._registry.facts(ref)
         step = self._registry.program(facts.program).step(grant.address)
         return Work(ref, grant, step, {}, facts, Path(facts.cwd) if facts.cwd else None)
 
     def messages(self, ref: SessionRef, turn: str) -> list[Message]:
-        """Return the messages of a conversation up to a turn, oldest first."""
+        """Return the messages of an agent's conversation up to the step at `turn`, oldest first."""
         return messages_until(turn, lambda at: self._store.values(ref, "out", [at]).get(at))
 
     def refuse(
         self, ref: SessionRef, grant: Grant, *, why: str, usage: Usage | None = None
     ) -> Reply:
-        """Fail a granted step without reading its program.
+        """Settle a claimed step as failed for good, with reason `why`, without reading its program.
 
         For programs with an invalid signature, and for internal errors.
         """
@@ -213,14 +216,14 @@ class Attempts:
         return answer
 
     def beat(self, ref: SessionRef, grant: Grant, *, spent: Usage | None = None) -> Reply:
-        """Extend the lease and count the usage so far; replies `ok`, `stop`, `cancel` or `lost`."""
+        """Extend an attempt's lease, record usage; replies `ok`, `stop`, `cancel` or `lost`."""
         more: dict[str, JsonValue] = {"spent": None if spent is None else _usage_argument(spent)}
         answer = self._transitions.run("beat", ref, self._holder(grant) | more)
         self._transitions.after(ref, answer)
         return answer
 
     def folder_state(self, ref: SessionRef) -> FolderState:
-        """Read the folder's digest after the last attempt, and if it may have changed since."""
+        """Read the last digest of a session's folder, and whether it may have changed since."""
         found = self._store.values(ref, "session", ["digest", "compare"])
         return FolderState(found.get("digest"), "compare" in found)
 
@@ -234,7 +237,7 @@ class Attempts:
         patch: str | None = None,
         changed: bool = False,
     ) -> Reply:
-        """Record an attempt's outcome once; the worker may get quick next steps at once.
+        """Record an attempt's outcome in the store, once; the reply may grant next steps.
 
         `patch` is the diff of its folder, `changed` whether the folder had changed before it. The
         reply is `settled`, `again` (it will be retried), `repeated` or `superseded`. The caller
@@ -253,7 +256,7 @@ class Attempts:
         return answer
 
     def settle_all(self, each: Sequence[Settling], *, worker: str) -> list[Reply]:
-        """Settle attempts of one session in one round trip, each as `settle` does.
+        """Record outcomes of several attempts of one session in one round trip, as `settle` does.
 
         After an error some of them may be settled: settle each one again by itself.
         """
@@ -308,7 +311,7 @@ class Attempts:
         digest: str | None = None,
         changed: bool = False,
     ) -> Reply:
-        """Return a step to `ready` without counting the attempt; its usage counts."""
+        """Give an attempt up: its step becomes ready again, and only its usage is counted."""
         arguments = self._holder(grant) | {
             "why": why,
             "usage": _usage_argument(usage) if usage is not None else None,
@@ -320,9 +323,10 @@ class Attempts:
         return answer
 
     def move_lock(self, work: Work, folder: Path) -> Reply:
-        """Change the session's folder lock to the real path, which only its place can resolve.
+        """Move a session's lock to its folder's real path; replies `kept`, or `released` to wait.
 
-        The reply is `released` if the step must wait for that lock, and `kept` if it continues.
+        Only the place of the session can resolve the path. The reply is `released` if the step must
+        wait for that lock, and `kept` if it continues.
         """
         name = lock_name(f"folder:{work.facts.place}:{folder}")
         why = "its folder has another real path"
@@ -344,10 +348,11 @@ class Attempts:
         default: JsonValue = None,
         rules: JsonValue = None,
     ) -> Reply:
-        """Park a step; replies `parked` (with a fence), `ended` (the child has) or `superseded`.
+        """Park a step, to wait without a worker; replies `parked`, `ended` or `superseded`.
 
-        `plan` is a draft that becomes the session's plan, `default` what the deadline of a person
-        does, `rules` what a person's answer must fit.
+        `parked` comes with a fence, `ended` means that the child has ended. `plan` is a draft that
+        becomes the session's plan, `default` what the deadline of a person does, `rules` what a
+        person's answer must fit.
         """
         if isinstance(question, str):
             question = without_keys(question)

@@ -88,9 +88,9 @@ class Audit:
         self._fleet = fleet
 
     def run(self, *, cursor: str | None = None, repair: bool = False) -> FsckView:
-        """Audit a batch of keys, and repair if asked; `next` is the cursor, None at the end.
+        """Audit one batch of Redis keys, repair if asked; returns findings and `next` cursor.
 
-        The first call also audits the broker.
+        `next` is None at the end. The first call also audits the broker.
         """
         after, keys = self._shelves.scan(int(cursor or 0), KEYS)
         seen = [_classify(key, self._store.keys.everywhere("")) for key in keys]

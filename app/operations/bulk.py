@@ -79,7 +79,7 @@ class Bulk:
     def preview(
         self, verb: BulkVerb, wanted: SessionFilter, *, cursor: str | None = None
     ) -> BulkView:
-        """Count the matching sessions and list the first ones, without applying anything."""
+        """Count matching sessions, changing none; returns the first ones and a token."""
         meant, following = self._select(wanted, cursor, most=COUNTED, looks=COUNTED)
         return BulkView(
             verb=verb, dry_run=True, matched=len(meant), done=0, refused=0, first=_first(meant),
@@ -87,16 +87,17 @@ class Bulk:
         )  # fmt: skip
 
     def carry_out(self, how: How, wanted: SessionFilter, *, cursor: str | None = None) -> BulkView:
-        """Apply the verb to one session after the other; a refusal does not affect the others.
+        """Apply a verb (stop, delete ...) to each session that matches, also if others are refused.
 
-        A call examines a limited number. A client that follows `next` reaches each session once.
+        A refusal does not affect the others. A call examines a limited number. A client that
+        follows `next` reaches each session once.
         """
         meant, following = self._select(wanted, cursor, most=DONE_AT_MOST, looks=LOOKED_AT)
         refusals = [r for one in meant if (r := self._apply(one.session, how)) is not None]
         return _view(how, meant, refusals, []).model_copy(update={"next": following})
 
     def carry_out_token(self, how: How, token: str) -> BulkView:
-        """Apply the verb to the sessions that a preview counted, as far as they are as they were.
+        """Apply a verb to the sessions that a preview's token names, except those changed since.
 
         One that changed since is left out and listed. A session that is at work changes all the
         time: it counts as changed once it is at work no more. Raises InvalidDocument.

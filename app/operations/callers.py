@@ -32,7 +32,7 @@ class Callers:
         return step is not None and step.state == "running" and step.fence == caller.fence
 
     def session_caller(self, attempt: Caller) -> Caller:
-        """Return the session-long caller of an attempt that runs. Raises CapabilityRefused."""
+        """Return a running attempt's session-long identity, else raise CapabilityRefused."""
         ref = self._store.ref(attempt.session)
         life = self._life(ref) if ref is not None and self.is_current(attempt) else None
         if life is None:

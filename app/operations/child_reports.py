@@ -49,7 +49,7 @@ class ChildReports:
         self._facts = facts
 
     def deliver(self, child: SessionRef) -> None:
-        """Report a child's stop or end to its parent, and settle the step that waits.
+        """Report a child session's stop or end to its parent: settle its step, or update its plan.
 
         A task of a plan is no step: its end, and its resume, change the plan.
         """
@@ -65,7 +65,7 @@ class ChildReports:
                 self._report(child, fields, parent)
 
     def look_at_child(self, ref: SessionRef, address: str, *, child: str, fence: int) -> None:
-        """Report a child to its waiting step again, or settle the step if it was deleted."""
+        """Report a child session again to its waiting step; settle that if it was deleted."""
         if self._store.fields(SessionRef(child, ref.root)):
             self.deliver(SessionRef(child, ref.root))
         else:
@@ -85,12 +85,12 @@ class ChildReports:
         return outcome.model_copy(update={"artifacts": (result.artifact,)})
 
     def parent_of(self, child: SessionRef) -> dict[str, str]:
-        """Return the session and step that started a child; empty if it has no parent."""
+        """Return the ids of the session and step that started a child session; {} if none."""
         found: dict[str, str] = json.loads(self._store.fields(child).get("parent") or "{}")
         return found
 
     def is_undelivered(self, child: SessionRef, parent: Mapping[str, str]) -> bool:
-        """Whether a child's report has not reached its parent yet."""
+        """Whether a child session's end has not been applied to its parent's step or plan."""
         if self._store.errand_score(f"deliver|{child.member}") is not None:
             return True
         if parent.get("task"):
@@ -98,7 +98,7 @@ class ChildReports:
         return self._waiting_step(child, parent) is not None
 
     def report_deletion(self, child: SessionRef, parent: Mapping[str, str]) -> None:
-        """Settle the step that waits for a child that was deleted, or fail its task."""
+        """Settle the parent's step that waits for a deleted child, or fail its plan's task."""
         if parent.get("task"):
             with suppress(SessionUnknown):
                 self._facts.apply(child, {"status": "deleted"}, parent)

@@ -98,12 +98,13 @@ class SessionControl:
         seen: Seen | None = None,
         planner: Planner | None = None,
     ) -> SessionView:
-        """Stop, resume, exit or abort a session. Raises SessionUnknown, ControlRefused.
+        """Stop, resume, exit or abort a session; returns its view. Raises ControlRefused.
 
-        A resume may set new budget limits, and name the last point that counts as done:
-        everything after it runs again. Raises PositionRefused for a point that the session never
-        reached, QuotaPassed if the token has no room for another active session. `planner` plans
-        a resume that adopts another program. An exit `by` a body is refused in some phases.
+        Raises SessionUnknown. A resume may set new budget limits, and name the last point that
+        counts as done: everything after it runs again. Raises PositionRefused for a point that the
+        session never reached, QuotaPassed if the token has no room for another active session.
+        `planner` plans a resume that adopts another program. An exit `by` a body is refused in some
+        phases.
         """
         ref = self._registry.ref(session)
         more: dict[str, JsonValue] = {"max_iterations": max_iterations}
@@ -203,7 +204,7 @@ class SessionControl:
     def follow(
         self, child: SessionRef, verb: Control, above: SessionRef, meant: Sequence[SessionStatus]
     ) -> None:
-        """Stop or resume a child because its parent was, unless the parent has changed since."""
+        """Stop or resume a child session with its parent, unless the parent changed since."""
         guard: dict[str, JsonValue] = {
             "base": self._store.keys.base(above),
             "status": [status.value for status in meant],
@@ -221,9 +222,9 @@ class SessionControl:
     def exit_of_child(
         self, ref: SessionRef, parent: Mapping[str, str], child: str, why: str | None
     ) -> None:
-        """Exit the session whose body started the child, because the child was exited.
+        """Exit a session because its child session exited. Raises ControlRefused if too late.
 
-        Raises ControlRefused if that attempt no longer runs.
+        It is too late if the attempt whose body started the child no longer runs.
         """
         by = Caller(ref.id, parent["address"], int(parent["fence"]), ())
         beneath = Reason.model_validate_json(why) if why else None
@@ -235,7 +236,7 @@ class SessionControl:
         self._control(ref, "exit", reason="", by=by, more=more)
 
     def poke(self, ref: SessionRef, address: str, *, child: str) -> None:
-        """Update the usage of a step's child, and complete a pending stop of the parent."""
+        """Make a parent update its child session's usage, and finish a stop that waited for it."""
         arguments: dict[str, JsonValue] = {
             "verb": "poke",
             "from": [s.value for s in AT_WORK],
@@ -245,7 +246,7 @@ class SessionControl:
         self._transitions.dispatch(ref, self._transitions.run("control", ref, arguments))
 
     def rehome(self, session: str, place: str, *, seen: Seen | None = None) -> SessionView:
-        """Move a session, with its waiting steps, to another place.
+        """Move a session, with its waiting steps, to another place (worker host); returns its view.
 
         Raises SessionUnknown, SessionChanged, ControlRefused, and InvalidDocument for a place
         that cannot run it.
@@ -257,9 +258,9 @@ class SessionControl:
         return self._queries.session(session)
 
     def choose_again(self, ref: SessionRef, workers: Sequence[WorkerView]) -> None:
-        """Move a session that no worker has started to another place that can run it.
+        """Move an unstarted session without workers to the only other place that can run it.
 
-        Only if exactly one other place can run it.
+        Does nothing if its place was named, or if no other or several places can run it.
         """
         facts = self._registry.facts(ref)
         if not facts.place or not facts.cwd or any(w.place == facts.place for w in workers):
@@ -343,7 +344,7 @@ class SessionControl:
                 return None
 
     def end_for_good(self, ref: SessionRef) -> SessionView | None:
-        """Abort a session that is marked for deletion; returns None if it is deleted already."""
+        """Abort a session marked for deletion; returns its view, or None if it is deleted."""
         try:
             view = self._abort(ref.id)
         except SessionUnknown:

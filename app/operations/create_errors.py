@@ -14,7 +14,7 @@ from app.errors import LabelTaken, ParentRests
 def create_error(
     answer: Reply, label: str, parent: Mapping[str, JsonValue] | None
 ) -> LabelTaken | ParentRests | TreeLimitReached:
-    """Converts the reply that refuses a new session to the error that is raised."""
+    """Converts the store's reply that refused to create a session to an error, and returns it."""
     if answer.word == "tree_limit" and parent is not None:
         return TreeLimitReached(str(answer.why), answer.limit or 0, str(parent["session"]))
     if answer.word == "label_taken":

@@ -34,11 +34,12 @@ class Deletion:
         expired: bool = False,
         seen: Seen | None = None,
     ) -> SessionView | None:
-        """Delete an ended session and report its end to its parent.
+        """Delete an ended session, or any with `force`, after reporting its end to its parent.
 
-        Raises ControlRefused, unless its retention is over, if one of its folders may have work.
-        If the process dies in between, the next check of the parked parent step notices it. While
-        Redis is full, a session is deleted only if its end has been reported.
+        Returns the view of a session that has yet to end, or None if it is deleted. Raises
+        ControlRefused, unless its retention is over, if one of its folders may have work. If the
+        process dies in between, the next check of the parked parent step notices it. While Redis is
+        full, a session is deleted only if its end has been reported.
         """
         ref = self._registry.ref(session)
         if not (force or expired):

@@ -42,7 +42,10 @@ class Expiry:
         self._answers = answers
 
     def expire(self, ref: SessionRef, address: str, *, gone: str | None = None) -> Reply:
-        """Expire an attempt whose lease or deadline is over, or whose worker `gone` has died."""
+        """End an attempt or wait that is over its time, or whose worker `gone` died.
+
+        The step runs again, fails, gets the default answer, or is looked at again.
+        """
         arguments: dict[str, JsonValue] = {"address": address, "jitter": 1}
         if gone is not None:
             arguments["gone"] = gone

@@ -43,9 +43,10 @@ def proof_of(accepted: Sequence[str], salt: str) -> Proof:
 
 
 def check_secret(store: Store, settings: Settings) -> None:
-    """Compares this process's secrets with the fleet's; the first process defines them.
+    """Raises SecretDiffers unless this process has the fleet's secrets; the first one sets them.
 
-    A process must accept each secret with which another one signs now. Raises SecretDiffers.
+    A process must accept each secret with which another one signs now. Where it owns its Redis,
+    other secrets replace those of the fleet.
     """
     fleet = store.fleet()
     first = proof_of(settings.secrets, secrets.token_hex(16))
@@ -64,7 +65,7 @@ def check_secret(store: Store, settings: Settings) -> None:
 
 
 def renew_secrets(store: Store, settings: Settings) -> None:
-    """Records that this process still uses its secrets; the record expires like an inventory."""
+    """Records in Redis that this process still uses its secrets; the record expires by itself."""
     text = store.fleet().proof()
     if text is not None:
         _use(store, settings, proof_of(settings.secrets, Proof.model_validate_json(text).salt))

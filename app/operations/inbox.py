@@ -57,7 +57,7 @@ class Inbox:
     def hint(
         self, session: str, text: str, *, by: str, idempotency_key: str | None = None
     ) -> Message:
-        """Send a person's hint to the session's next turn.
+        """Append a person's advice to a session's inbox, for its next turn; returns the message.
 
         Raises InvalidDocument for a blank or long text, IdempotencyConflict, MessageRefused.
         """

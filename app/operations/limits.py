@@ -35,7 +35,7 @@ class Limits:
         per_minute: float | None = None,
         seen: SeenLimit | None = None,
     ) -> Limit:
-        """Limit how many attempts with a key run at once, or start per minute.
+        """Store a limit for attempts with a key: how many run at once, or start per minute.
 
         Raises LimitChanged if the limit differs from `seen`, and StoreUnknown.
         """

@@ -53,7 +53,7 @@ class Migration:
         after: str | None = None,
         seen: Seen | None = None,
     ) -> SessionView:
-        """Resume a session with the current version of its flow file, in one transition.
+        """Resume a session with the current version of its flow file, and return its view.
 
         Raises the errors of a resume; ControlRefused also if the session has no flow file or its
         finished work does not fit; FlowUnknown, FlowDisabled and InvalidDocument if the file

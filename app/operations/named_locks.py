@@ -55,10 +55,10 @@ class NamedLocks:
     def acquire(
         self, session: str, name: str, call: LockCall, *, ttl_s: float, queue: bool = False
     ) -> LockGrant:
-        """Take a lock, or with `queue` join its queue; a waiter repeats the call.
+        """Take a named lock, or with `queue` join its queue. Raises LockTaken if it cannot be had.
 
-        The same holder again extends its time. Raises LockTaken, LockLost if this holder had the
-        lock before, LockRefused, CapabilityRefused.
+        A waiter repeats the call. The same holder again extends its time. Raises LockTaken,
+        LockLost if this holder had the lock before, LockRefused, CapabilityRefused.
         """
         call = call._replace(holder=call.holder or uuid.uuid4().hex)
         arguments = _arguments(name, ttl_s, call) | {"queue": queue or None}
@@ -86,7 +86,7 @@ class NamedLocks:
         return answer.word == "released"
 
     def expire(self, root: str, name: str) -> None:
-        """Free a lock whose time is over; the outbox calls this."""
+        """Free a session tree's lock if its time is over, and pass it on; the outbox calls this."""
         self._store.run("tree_look", SessionRef(root, root), "", {"lock": f"lock:{root}:{name}"})
 
     def _run(self, session: str, arguments: Mapping[str, JsonValue]) -> Reply:

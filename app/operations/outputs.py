@@ -23,13 +23,20 @@ class Part(Protocol):
     """One part of an attempt's output, redacted."""
 
     @property
-    def seq(self) -> int: ...
+    def seq(self) -> int:
+        """Return the number of the part among all parts of its attempt."""
+
     @property
-    def stream(self) -> str: ...
+    def stream(self) -> str:
+        """Return the name of the stream from which the part was read."""
+
     @property
-    def text(self) -> str: ...
+    def text(self) -> str:
+        """Return the redacted text of the part."""
+
     @property
-    def dropped(self) -> int: ...
+    def dropped(self) -> int:
+        """Return the number of bytes that were dropped just before the part."""
 
 
 class Outputs:

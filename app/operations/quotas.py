@@ -9,7 +9,7 @@ from app.security.api_tokens import DAY_MS, Owner
 
 
 def owner_argument(owner: Owner | None, size: int) -> dict[str, JsonValue] | None:
-    """Converts the owner and its quotas to an argument of the Lua function `create`."""
+    """Converts an owner with quotas to an argument of the Lua function `create`; None for None."""
     if owner is None:
         return None
     quotas = owner.quotas
@@ -23,7 +23,7 @@ def owner_argument(owner: Owner | None, size: int) -> dict[str, JsonValue] | Non
 
 
 def quota_error(owner: Owner, what: str, now_ms: int) -> QuotaPassed:
-    """Builds the error for a quota that is used up."""
+    """Builds the error for a used-up quota, with the seconds until a daily quota starts again."""
     quotas = owner.quotas
     if what == "sessions":
         return QuotaPassed(what, quotas.max_sessions or 0)

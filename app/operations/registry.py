@@ -83,7 +83,7 @@ class Registry:
         self._signed_here = lru_cache(maxsize=SESSIONS)(self._is_signed_here)
 
     def program(self, program: str) -> Program:
-        """Returns the program with this hash.
+        """Returns the program with this hash, from the cache or the store. Raises SessionUnknown.
 
         Raises SessionUnknown if it was deleted with its last session, and ProgramNewer if only a
         newer version of Leadhand can read it.
@@ -91,14 +91,14 @@ class Registry:
         return self._programs(program).program
 
     def ref(self, session: str) -> SessionRef:
-        """Return the ids of a session and its root. Raises SessionUnknown."""
+        """Return the ids of a session and of the root of its tree. Raises SessionUnknown."""
         ref = self._store.ref(session)
         if ref is None:
             raise SessionUnknown(session)
         return ref
 
     def forget_facts(self) -> None:
-        """Clear the cache of session facts, because a place or program has changed."""
+        """Clear this process's cache of session facts, after a place or program has changed."""
         self.facts.cache_clear()
 
     def signature(
@@ -111,12 +111,15 @@ class Registry:
         environment: str = "",
         definitions: str = "",
     ) -> str:
-        """Sign the program, folder and place of a session, and the marks of what it brought."""
+        """Return a signature over a session's program, folder, place and definitions.
+
+        Also over its environment, by its mark.
+        """
         spec = Spec(ref.id, ref.root, program, cwd, place, environment, definitions)
         return sign(spec, secret=self._secret)
 
     def seal_commands(self, ref: SessionRef) -> str:
-        """Sign that the children which a session's bodies start may contain commands."""
+        """Return a signature that allows the child sessions of a session to contain commands."""
         return seal_commands(ref.id, ref.root, secret=self._secret)
 
     def request_seal(self, ref: SessionRef, request: str) -> dict[str, str]:
@@ -125,7 +128,7 @@ class Registry:
         return {"request_seal": sealed}
 
     def check_request(self, ref: SessionRef, request: str, fields: Mapping[str, str]) -> None:
-        """Check `request`, a stored document, by the signature in `fields`. Raises SpecForeign."""
+        """Raise SpecForeign unless `fields` has a valid signature of the document `request`."""
         seal = fields.get("request_seal", "")
         if not seal:
             raise SpecForeign(ref.id, "its stored document was not signed")
@@ -136,7 +139,7 @@ class Registry:
             raise SpecForeign(ref.id, "its stored document does not match its signature")
 
     def may_bring_commands(self, ref: SessionRef) -> bool:
-        """Whether children of the session may have commands: `exec:free` submitted it."""
+        """Whether a session's children may have commands: its token had the scope `exec:free`."""
         seal = self._store.values(ref, "session", ["free"]).get("free", "")
         return any(
             is_command_seal(ref.id, ref.root, seal, secret=secret) for secret in self._accepted
@@ -164,11 +167,11 @@ class Registry:
         return found.program
 
     def program_of(self, ref: SessionRef, fields: Mapping[str, str]) -> Program:
-        """Return the signed program of a session with these fields. Raises SpecForeign."""
+        """Return a session's program by its stored fields. Raises SpecForeign if unsigned."""
         return self.verified_program(ref, _facts_of(ref, fields))
 
     def sign_for_place(self, ref: SessionRef, fields: Mapping[str, str], place: str) -> str:
-        """Sign the session for another place; returns '' if its signature is invalid."""
+        """Return a session's signature for another place; '' if its present one is invalid."""
         facts = _facts_of(ref, fields)
         try:
             self.verified_program(ref, facts)
@@ -186,9 +189,9 @@ class Registry:
     def sign_for_definitions(
         self, ref: SessionRef, fields: Mapping[str, str], mark: str, *, program: str | None
     ) -> str:
-        """Sign the session with other definitions, and its program if it adopts another one.
+        """Return a session's signature for other definitions; '' if its present one is invalid.
 
-        Returns '' if its signature is invalid.
+        It covers the other `program`, if the session adopts one.
         """
         facts = _facts_of(ref, fields)
         try:
@@ -205,11 +208,14 @@ class Registry:
         )
 
     def environment(self, ref: SessionRef, mark: str) -> SessionEnvironment:
-        """The environment of a session with this mark. Raises EnvironmentSealed."""
+        """Return a session's decrypted environment. Raises EnvironmentSealed.
+
+        It is empty without a mark.
+        """
         return self._environments(ref, mark) if mark else SessionEnvironment()
 
     def definitions(self, ref: SessionRef, mark: str) -> Definitions | None:
-        """Return the definitions of a session with this mark. Raises SpecForeign."""
+        """Return a session's stored definitions by digest, or None. Raises SpecForeign."""
         return self._definitions(ref, mark) if mark else None
 
     def _read_definitions(self, ref: SessionRef, mark: str) -> Definitions:

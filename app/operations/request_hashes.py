@@ -25,7 +25,10 @@ def hash_run(name: str, run: FlowRun, secret: str) -> str:
 
 
 def hash_environment(given: WithEnvironment, secret: str) -> str:
-    """The MAC of the values that a request passes; '' for none. Those of the shell may differ."""
+    """Returns a keyed hash (MAC) of the variables that a request passes; '' for none.
+
+    Those of the shell may differ.
+    """
     return comparison(environment_of(given), secret=secret)
 
 

@@ -39,7 +39,10 @@ class Spawner:
         self._submissions = submissions
 
     def may_bring_commands(self, caller: Caller) -> bool:
-        """Whether the body's session was submitted by a token with `exec:free`."""
+        """Whether the calling step's children may have commands: its token had `exec:free`.
+
+        That is the token that submitted the session; `exec:free` is a scope.
+        """
         return self._registry.may_bring_commands(self._registry.ref(caller.session))
 
     def document(

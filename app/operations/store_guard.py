@@ -58,12 +58,12 @@ class StoreGuard:
         self.listeners: list[Callable[[Identity | None], None]] = []
 
     def remember_in(self, memory: Memory) -> None:
-        """Set where the identity is stored, so that a restarted process knows it."""
+        """Set the file or other memory where the store's identity is kept for the next process."""
         self._memory = memory
 
     @property
     def file(self) -> str | None:
-        """Return the path of the file that holds the identity; None without a file."""
+        """Return the path of the file that remembers the store's identity; None without a file."""
         return self._memory.place
 
     def expected_identity(self) -> Identity | None:
@@ -71,19 +71,25 @@ class StoreGuard:
         return self._known or self._awaited
 
     def require(self) -> None:
-        """Raise StoreUnknown unless the store is the expected one; costs no round trip."""
+        """Raise StoreUnknown unless Redis holds the expected store, as far as this process knows.
+
+        It asks Redis only while the store is not known yet, or after an alarm.
+        """
         if self._known is None or self._state != "known":
             self.check()
 
     def require_now(self) -> None:
-        """Read the identity from Redis and raise StoreUnknown unless it is the expected one."""
+        """Read the store's identity from Redis; raise StoreUnknown if it is not the expected."""
         with suppress(StoreUnknown):  # a connection that opened; `check` raises the alarm
             if self._is_known() and self._is_expected(self._identity_store.read_verified()):
                 return
         self.check()
 
     def require_now_with_workers(self) -> list[WorkerView]:
-        """As `require_now`; returns the live workers, read in the same round trip."""
+        """Raise StoreUnknown unless Redis holds the expected store; returns the live workers.
+
+        Both are read in the same round trip.
+        """
         with suppress(StoreUnknown):
             found, workers, now_ms = self._identity_store.read_with_workers()
             if self._is_known() and self._is_expected(found):
@@ -99,7 +105,10 @@ class StoreGuard:
         return state_of(self._known, found) == "known"
 
     def check(self) -> None:
-        """Compare the store in Redis with the remembered identity. Raises StoreUnknown."""
+        """Compare the store in Redis with the remembered one, and adopt it or raise StoreUnknown.
+
+        An empty store that was not known before gets an id.
+        """
         with self._lock:
             found = self._identity_store.read()
             remembered, state = self._compare(found)
@@ -149,7 +158,7 @@ class StoreGuard:
                     self._write()
 
     def check_and_view(self) -> StoreView:
-        """Compare the store in Redis with the remembered one now; return both, as the API does."""
+        """Compare Redis with the remembered store; returns both ids and how they differ."""
         remembered, found = self._read_memory(), self._identity_store.read()
         text = ""
         try:
@@ -165,7 +174,10 @@ class StoreGuard:
         )
 
     def accept(self, *, new: bool = False, replaces: str | None = None) -> StoreView:
-        """Accept the data in Redis as the store. Raises InvalidDocument unless `new` is given."""
+        """Make the data in Redis the expected store; needs `new` if it is empty or another store.
+
+        Raises InvalidDocument without `new`. Returns the store as the API shows it.
+        """
         for tried in range(TRIES):
             with self._lock:
                 remembered, found = self._read_memory(), self._identity_store.read()

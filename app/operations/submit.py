@@ -116,7 +116,10 @@ class Submissions:
     def document_of(
         self, asker: Asker, document: AnyDocument, *, workers: Sequence[WorkerView] | None = None
     ) -> Submitted:
-        """Create a session from a document, for this caller. Raises as `document`."""
+        """Create a session from a document for a caller, or return the one with its key.
+
+        Raises as `document`.
+        """
         workers_of = workers_by_definitions(self._fleet, workers)
         return self._or_submitted(
             asker, lambda: self.create_draft(self.draft(document, asker, workers_of=workers_of))
@@ -141,7 +144,10 @@ class Submissions:
         return self.flow_of(asker, name, run)
 
     def flow_of(self, asker: Asker, name: str, run: FlowRun) -> Submitted:
-        """Run a flow of the catalog, for this caller. Raises as `flow`."""
+        """Create a session from a catalog flow for a caller, or return the one with its key.
+
+        Raises as `flow`.
+        """
         return self._or_submitted(asker, lambda: self._create_run(asker, name, run))
 
     def _create_run(self, asker: Asker, name: str, run: FlowRun) -> Submitted:
@@ -190,7 +196,7 @@ class Submissions:
         source: str = "",
         workers_of: Callable[[Definitions | None], Sequence[WorkerView]] | None = None,
     ) -> Draft:
-        """Check and compile a document. Raises InvalidDocument.
+        """Check and compile a document to a Draft; creates nothing. Raises InvalidDocument.
 
         `workers_of` returns the workers, by the definitions that the session has.
         """
@@ -277,7 +283,10 @@ class Submissions:
             return known
 
     def find_submitted(self, asker: Asker) -> Submitted | None:
-        """Return the session that an earlier call with this key created, or None."""
+        """Return the session that this key created before, or None. Raises IdempotencyConflict.
+
+        The conflict is a key that was used with another body.
+        """
         own = asker.stored_key
         # Only the create transition can assign the child of an earlier attempt to this one.
         found = self._store.find_submitted(own) if own and not asker.is_taken_over else None
@@ -314,7 +323,10 @@ class Submissions:
         return self.create_draft(Draft(asker, program, about, size, request))
 
     def create_draft(self, draft: Draft) -> Submitted:
-        """Create the session of a draft. Raises as `program_of`."""
+        """Create the session of a draft, and send the queue messages for its first steps.
+
+        Raises as `program_of`.
+        """
         for _ in range(DRAWS):
             new = self.new_session(draft)
             answer = self._store.create(new)
@@ -327,7 +339,7 @@ class Submissions:
         raise RuntimeError("no free session id was found")
 
     def new_session(self, draft: Draft) -> NewSession:
-        """The arguments of the create transition, with an id that is probably free."""
+        """Build the arguments that create a draft's session, with a random id; stores nothing."""
         asker, program = draft.asker, draft.program
         session = secrets.token_hex(4)
         ref = SessionRef(session, asker.root or session)
@@ -360,9 +372,9 @@ class Submissions:
         return self._environments.effective(given, asker.parent, asker.root)
 
     def submitted(self, draft: Draft, new: NewSession, answer: Reply) -> Submitted | None:
-        """What the reply of the create transition means; None if it is to be called again.
+        """Convert the reply to a create to the session or an error; None if it must be repeated.
 
-        Raises as `program_of`.
+        The error is raised, as by `program_of`.
         """
         owner, parent, key = draft.asker.owner, draft.asker.parent, draft.asker.key
         match answer.word:
@@ -386,7 +398,7 @@ class Submissions:
     def fields_of(
         self, ref: SessionRef, program: Program, about: About, asker: Asker, sealed: str = ""
     ) -> dict[str, str]:
-        """Build the fields of a new session's hash; `sealed` is its stored environment."""
+        """Build the signed fields of a new session's Redis hash; `sealed` is its environment."""
         parent, mark, found = asker.parent, mark_of(sealed), asker.found or Found()
         return {
             "id": ref.id,

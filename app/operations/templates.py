@@ -42,10 +42,10 @@ def fill_template(
     address: str,
     item: JsonValue,
 ) -> dict[str, JsonValue]:
-    """Returns the step's arguments, or why the step is skipped. Raises ValueMissing.
+    """Returns a graph step's arguments with references filled in, or why it is skipped.
 
-    A step is skipped if its condition is false, or if a step whose result it refers to without a
-    default was skipped.
+    Raises ValueMissing. A step is skipped if its condition is false, or if a step whose result it
+    refers to without a default was skipped.
     """
     wanted = template.names.values()
     values = read_values(store, ref, program, wanted, artifacts, waits=template.waits)

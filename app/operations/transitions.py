@@ -61,17 +61,17 @@ class Transitions:
         ledger: str = "",
         transcript: Sequence[str] = (),
     ) -> Reply:
-        """Run a Lua function. Raises ProgramStale if the session has another program."""
+        """Run a Lua function for a program. Raises ProgramStale if the session has another."""
         return self._store.run(
             verb, ref, program, arguments, outcome=outcome, ledger=ledger, transcript=transcript
         )
 
     def run_all(self, verb: Verb, ref: SessionRef, each: Sequence[Call]) -> list[Reply]:
-        """Run a Lua function with several arguments in one round trip."""
+        """Run a Lua function on a session with each set of arguments, in one round trip."""
         return self._store.run_all(verb, ref, self._registry.facts(ref).program, each)
 
     def with_program(self, ref: SessionRef, run: Callable[[str], Reply]) -> Reply:
-        """Call `run` with the session's program; repeat it if the program has changed."""
+        """Call `run` with a session's program hash; once more if the program has changed."""
         try:
             return run(self._registry.facts(ref).program)
         except ProgramStale:
@@ -81,7 +81,7 @@ class Transitions:
     def publish(
         self, ref: SessionRef, hints: Sequence[Hint], program: Program | None = None
     ) -> None:
-        """Send hints for ready steps; the sweep repeats lost ones.
+        """Send the queue messages (hints) for a session's ready steps; the sweep repeats lost ones.
 
         `program` is that of the session, if the caller has it.
         """
@@ -91,19 +91,22 @@ class Transitions:
             self._carrier.publish(ref, program, hints)
 
     def publish_all(self, batch: Sequence[tuple[SessionRef, Program, Sequence[Hint]]]) -> None:
-        """Send the hints of new sessions together; the sweep repeats lost ones."""
+        """Send the queue messages (hints) of new sessions together; the sweep repeats lost ones."""
         with suppress(StoreAway):
             self._carrier.publish_all(batch)
 
     def rehint(self, ref: SessionRef, address: str, *, depth: int, called: bool = False) -> Reply:
-        """Send the message for a ready step again: it was lost, or the step can run now."""
+        """Send a ready step's queue message again, unless one was sent lately to a long queue.
+
+        The message was lost, or the step can run now.
+        """
         arguments: dict[str, JsonValue] = {"address": address, "depth": depth, "called": called}
         answer = self.run("notify", ref, arguments)
         self.dispatch(ref, answer)
         return answer
 
     def dispatch(self, ref: SessionRef, answer: Reply, program: Program | None = None) -> None:
-        """Send the messages that a reply asks for; the sweep repeats those that fail."""
+        """Send the messages and notices that a reply asks for; the sweep repeats lost ones."""
         with suppress(StoreAway, ProgramNewer):
             self.publish(ref, answer.hints, program)
         self.after(ref, answer)

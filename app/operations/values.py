@@ -34,10 +34,10 @@ class SharedValues:
         if_version: int | None = None,
         idempotency_key: str | None = None,
     ) -> ValueHead:
-        """Store a value; with `if_version` only if it has that version (0: does not exist).
+        """Store a value that a session tree shares; with `if_version` only over that version.
 
-        Raises ValueChanged, ValueRefused, InvalidDocument for a value that
-        is too long or has a credential.
+        Version 0 means that it does not exist. Raises ValueChanged, ValueRefused, InvalidDocument
+        for a value that is too long or has a credential.
         """
         arguments: dict[str, JsonValue] = {"seen": if_version}
         text = pack_value(value)
@@ -55,7 +55,7 @@ class SharedValues:
         if_version: int | None = None,
         idempotency_key: str | None = None,
     ) -> None:
-        """Delete a value; with `if_version` only if it has that version.
+        """Delete a value that a session tree shares; with `if_version` only if it has that version.
 
         Raises ValueChanged, ValueRefused.
         """

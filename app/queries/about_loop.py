@@ -24,7 +24,7 @@ class AboutLoop(NamedTuple):
 
 
 def about_loop(kind: str, program: Program | None) -> AboutLoop:
-    """Returns the task, doer and checkers of a session of kind `loop`."""
+    """Returns a `loop` session's task (first line), doer and checkers; empty for other kinds."""
     if program is None or kind != "loop":
         return AboutLoop()
     # Beside it are the steps that make and keep the session's own folder.

@@ -63,7 +63,7 @@ class ArtifactQueries:
             return None
 
     def read(self, session: str, digest: str, *, at: int, limit: int) -> Piece:
-        """Returns bytes of an artifact that the session refers to. Raises ArtifactUnknown."""
+        """Returns bytes of a session's artifact from offset `at`. Raises ArtifactUnknown."""
         ref = self._ref(session)
         known = self._store.artifacts().about(ref, digest) if is_digest(digest) else None
         data = self._folder.read(digest, at=at, limit=limit) if known is not None else None

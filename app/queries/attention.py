@@ -68,7 +68,7 @@ class Attention:
         self._counted = _Count("", 0, 0)
 
     def page(self, *, limit: int = 50, cursor: str | None = None) -> Page[AttentionView]:
-        """Returns a page of the sessions that need a person, the latest first."""
+        """Returns a page of sessions that need a person, latest first; unindexes the others."""
         items: list[AttentionView] = []
         last: Called | None = None
         for one in self._walk(_decode(cursor)):
@@ -79,7 +79,7 @@ class Attention:
         return Page(items=items)
 
     def count(self) -> int:
-        """Counts the sessions that need a person, up to COUNTED.
+        """Counts the sessions that need a person, up to COUNTED; briefly caches the number.
 
         Each page of each browser asks for the number, so it is counted once per change.
         """

@@ -24,7 +24,7 @@ class Receipts:
         self._store = store
 
     def receipt(self, session: str) -> ReceiptView:
-        """Returns the attempts that the last stop, exit or abort ended, and how each ended."""
+        """Returns a session's last stop, exit or abort, and the attempts it ended in the tree."""
         ref = self._store.ref(session)
         fields = self._store.fields(ref) if ref else {}
         if ref is None or "status" not in fields:
@@ -62,7 +62,7 @@ class Receipts:
 
 
 def affected_attempts(session: str, events: Sequence[Event], *, since_ms: int) -> Iterator[Met]:
-    """Yields the attempts that were running when a session was stopped, and how each ended."""
+    """Yields, from a session's events, the attempts that a stop met, and how each ended."""
     control = _last_control(events, since_ms=since_ms)
     at = next((n for n, e in enumerate(events) if e is control or e.at_ms > since_ms), len(events))
     running: dict[str, str] = {}

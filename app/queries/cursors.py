@@ -31,7 +31,7 @@ def decode_cursor(cursor: str) -> JsonValue:
 
 
 def number_of(cursor: str | None) -> int:
-    """Decodes a cursor to a number; 0 without a cursor. Raises InvalidDocument."""
+    """Decodes a page cursor to the number in it; 0 without a cursor. Raises InvalidDocument."""
     place = 0 if cursor is None else decode_cursor(cursor)
     if isinstance(place, bool) or not isinstance(place, int) or not 0 <= place < _MOST:
         raise invalid_cursor(str(cursor))
@@ -39,7 +39,7 @@ def number_of(cursor: str | None) -> int:
 
 
 def address_of(cursor: str) -> str:
-    """Decodes a cursor to an address. Raises InvalidDocument."""
+    """Decodes a page cursor to the text in it, such as a step's address. Raises InvalidDocument."""
     place = decode_cursor(cursor)
     if not isinstance(place, str):
         raise invalid_cursor(cursor)
@@ -47,5 +47,5 @@ def address_of(cursor: str) -> str:
 
 
 def invalid_cursor(cursor: str) -> InvalidDocument:
-    """Builds the error for an invalid cursor."""
+    """Returns (does not raise) the InvalidDocument error for an invalid page cursor."""
     return InvalidDocument("cursor", cursor, "use the `next` of the page before")

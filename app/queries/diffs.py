@@ -34,7 +34,7 @@ def diffs_page(
     limit: int,
     cursor: str | None,
 ) -> DiffsPage:
-    """Returns a page of the doers' diffs in order, of one iteration or of all."""
+    """Returns a page of a session's agent diffs, of one iteration or all; if none, why."""
     start = number_of(cursor)
     meant = _of_iteration(store.names(ref, "diffs"), iteration)
     shown = meant[start : start + limit]

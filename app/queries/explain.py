@@ -75,7 +75,7 @@ class Explainer:
         self._depths = depths
 
     def explain(self, session: str) -> ExplainView:
-        """Explains why a session waits or why it ended. Raises SessionUnknown."""
+        """Explains why a session waits or ended, with next commands. Raises SessionUnknown."""
         ref = self._store.ref(session)
         fields = self._store.fields(ref) if ref else {}
         if ref is None or "status" not in fields:

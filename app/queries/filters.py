@@ -80,13 +80,13 @@ class SessionFilter(BaseModel):
 
     @property
     def facts(self) -> dict[str, str]:
-        """Returns the conditions that the index `facts` can look up, such as the label."""
+        """Returns the filter's set values of kind, label, name and folder, for an index lookup."""
         folder = None if self.folder is None else folder_fact(self.folder)
         given = {"kind": self.kind, "label": self.label, "name": self.name, "folder": folder}
         return {name: value for name, value in given.items() if value is not None}
 
     def matches(self, fields: Mapping[str, str]) -> bool:
-        """Whether a session's hash matches; the caller checks the status."""
+        """Whether a session's fields match; the caller checks its status and creation time."""
         return (
             self.kind in (None, fields.get("kind"))
             and self.name in (None, fields.get("name"))
@@ -99,12 +99,12 @@ class SessionFilter(BaseModel):
 
     @property
     def first_ms(self) -> int:
-        """Returns the earliest creation time that matches, in ms."""
+        """Returns the earliest creation time that the filter allows, in epoch ms; 0 without one."""
         return _ms(self.created_after) if self.created_after else 0
 
     @property
     def end_ms(self) -> int | None:
-        """Returns the first creation time after the range, in ms; None without an end."""
+        """Returns the epoch ms before which a session must be created; None without an end."""
         return _ms(self.created_before) if self.created_before else None
 
 

@@ -104,7 +104,7 @@ class Fleet:
         self._depths = depths
 
     def inventories(self, definitions: Definitions | None = None) -> list[WorkerView]:
-        """Returns the workers whose inventory has not expired.
+        """Returns the fleet's live workers, as they describe themselves; expired ones are left out.
 
         With definitions they have the agents and tools that they offer to sessions with these.
         """
@@ -115,23 +115,23 @@ class Fleet:
         return self._folders.views(workers, definitions, now_ms=now_ms)
 
     def at_work(self) -> list[WorkerView]:
-        """Returns the same workers with the steps that each is running."""
+        """Returns the fleet's live workers, each with the steps that it is running."""
         return _with_load(self.inventories(), self._running())
 
     def agents(self, definitions: Definitions | None = None) -> list[AgentView]:
-        """Returns the agents of the workers, and where each can be used."""
+        """Returns the agents that live workers offer, and on which workers each can be used."""
         return agents_of(self.inventories(definitions))
 
     def tools(
         self, definitions: Definitions | None = None, flows: Sequence[FlowView] | None = None
     ) -> list[ToolView]:
-        """Returns the tools of the workers, where each can be used, and the flows."""
+        """Returns the tools that live workers offer, where each can be used, and flows as tools."""
         workers = self.inventories(definitions)
         flows = (self._flows() if flows is None else flows) if workers else ()
         return sorted([*tools_of(workers), *map(flow_tool, flows)], key=lambda tool: tool.name)
 
     def workers(self, definitions: Definitions | None = None) -> list[WorkerView]:
-        """Returns the live workers with their running steps, also those of single sessions."""
+        """Returns all live workers with their running steps, also those that serve one session."""
         found = all_live_workers(self._store.fleet().workers(), self._store.now_ms())
         if definitions is not None:
             found = self._folders.views(found, definitions, now_ms=self._store.now_ms())
@@ -182,7 +182,7 @@ class Fleet:
         return {name.removeprefix("status:"): size for name, size in sizes.items()}
 
     def overdue(self, part: str, now_ms: int) -> Overdue:
-        """Counts the overdue entries in the sorted set `leases` or `ready`."""
+        """Returns the number and age of overdue entries in the sorted set `leases` or `ready`."""
         past = self._reads.past(part, now_ms)
         if past.oldest_ms is None:
             return Overdue(entries=past.entries)
@@ -190,7 +190,7 @@ class Fleet:
         return Overdue(count=past.past, oldest_s=oldest_s, entries=past.entries)
 
     def recent_ends(self) -> RecentEnds:
-        """Returns statistics of the sessions that ended last."""
+        """Counts reasons, iterations and verdicts of recently ended sessions; adds total usage."""
         reasons: Counter[tuple[str, str]] = Counter()
         iterations: Counter[int] = Counter()
         verdicts: Counter[str] = Counter()

@@ -30,7 +30,7 @@ class GraphResults(NamedTuple):
 def graph_results(
     store: Store, ref: SessionRef, program: Program, artifacts: ArtifactSource
 ) -> GraphResults:
-    """Returns the results of a graph, without steps that were skipped or never ran.
+    """Returns the results of a graph's steps by name, without skipped ones, and which failed.
 
     That of a step that failed is `{"error": text}`, and that of one whose artifact is too long or
     missing `{"artifact": digest, "bytes": size}`.

@@ -27,14 +27,14 @@ class GuardQueries:
         self._queries = queries
 
     def listed(self, agent_session: str | None, *, inside: str | None = None) -> GuardsView:
-        """Returns the guards that have not ended, newest first, of one agent session or of all."""
+        """Returns open guards (agents' Stop hooks), newest first, of one agent session or all."""
         items = [self._view(one) for one in self._sessions(agent_session, inside)]
         return GuardsView(active=sum(one.active for one in items), total=len(items), items=items)
 
     def open_guards(
         self, agent_session: str | None, *, inside: str | None = None
     ) -> Iterator[SessionRef]:
-        """Returns the guards that have not ended, as session references."""
+        """Yields the session references of unended guards (of agents' Stop hooks), newest first."""
         for one in self._sessions(agent_session, inside):
             yield SessionRef(one.id, one.root)
 
@@ -77,5 +77,5 @@ class GuardQueries:
 
 
 def parse_state(text: str | None) -> GuardState:
-    """Parses the stored state of a guard; returns a new state if none is stored."""
+    """Parses the stored JSON state of a Stop-hook guard; returns a new state if none is stored."""
     return GuardState.model_validate_json(text) if text else GuardState()

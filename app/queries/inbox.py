@@ -28,7 +28,7 @@ class InboxQueries:
     def page(
         self, session: str, *, unread: bool = False, limit: int = 50, cursor: str | None = None
     ) -> Page[InboxMessage]:
-        """Returns a page of messages, oldest first; with `unread` only unread ones."""
+        """Returns a page of a session's inbox messages, oldest first; `unread`: only unread."""
         ref, items = self._ref(session), list[InboxMessage]()
         for message in read_messages(self._store, ref, after=number_of(cursor)):
             if unread and message.read_ms is not None:
@@ -39,7 +39,7 @@ class InboxQueries:
         return Page(items=items)
 
     def newest(self, session: str, *, limit: int) -> list[InboxMessage]:
-        """Returns the last messages, newest first."""
+        """Returns the last `limit` messages in a session's inbox, newest first."""
         ref = self._ref(session)
         ids = _ids(self._store, ref)
         after = ids[-limit - 1] if len(ids) > limit else 0
@@ -48,7 +48,7 @@ class InboxQueries:
 
 
 def read_messages(store: Store, ref: SessionRef, *, after: int = 0) -> Iterator[Message]:
-    """Yields the stored messages with an id above `after`, oldest first."""
+    """Yields the messages in a session's inbox with an id above `after`, oldest first."""
     ahead = [str(id_) for id_ in _ids(store, ref) if id_ > after]
     for start in range(0, len(ahead), BATCH):
         batch = ahead[start : start + BATCH]
@@ -61,7 +61,7 @@ def _ids(store: Store, ref: SessionRef) -> list[int]:
 
 
 def message_view(message: Message) -> InboxMessage:
-    """Builds the API's view of a stored message."""
+    """Converts a stored inbox message to the form that the API returns."""
     return InboxMessage.model_validate(
         {
             "id": message.id,
@@ -85,7 +85,7 @@ def attention(
     turns: Mapping[str, TurnRecord],
     runs: Mapping[str, int],
 ) -> list[str]:
-    """Returns why a person should look at a session with unread messages.
+    """Returns notes for a person: failures that children report, and messages no turn will read.
 
     `turns` and `runs` are the newest ones of the outermost nodes.
     """

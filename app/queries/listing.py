@@ -60,7 +60,7 @@ class Listing:
         self._views_of = views_of
 
     def page(self, wanted: SessionFilter, *, limit: int, cursor: str | None) -> Page[SessionView]:
-        """Returns a page of matching sessions; `next` is set if there may be more.
+        """Returns a page of sessions that match a filter, newest first; `next` if more may follow.
 
         The page is `partial` if it examined LOOKED_AT sessions before it was full.
         """
@@ -82,7 +82,7 @@ class Listing:
         return Page(items=items, next=following, partial=partial, examined=examined)
 
     def walk(self, wanted: SessionFilter, cursor: str | None) -> Iterator[Visited]:
-        """Yields every examined session after the cursor, with whether it matches."""
+        """Yields each examined session after the cursor, newest first, and whether it matches."""
         for found in self._examine(wanted, _start(wanted, cursor)):
             yield Visited(list(found.place), found.ref, found.fields)
 
@@ -148,7 +148,7 @@ def _start(wanted: SessionFilter, cursor: str | None) -> Place:
 
 
 def decode_place(cursor: str) -> Place:
-    """Decodes the cursor of a list of sessions. Raises InvalidDocument for any other text."""
+    """Decodes a cursor to a time and a session id. Raises InvalidDocument for any other text."""
     match decode_cursor(cursor):
         case [int() | float() as at, str() as session] if 0 <= at <= _FAR:
             return Place(float(at), session)

@@ -59,7 +59,7 @@ class OutputQueries:
         return views
 
     def follow(self, session: str) -> OutputCursor:
-        """Returns a cursor that reads all stored live output and then what is added."""
+        """Returns a reader of a session's live output: first all that is stored, then additions."""
         return OutputCursor(self._store, self._ref(session))
 
 
@@ -74,7 +74,7 @@ class OutputCursor:
         self._read_to: dict[str, int] = {}
 
     def read(self) -> Iterator[tuple[str, int, StoredPart]]:
-        """Yields the output since the last read as (address, fence, part), in order of time."""
+        """Yields live output added since the last call as (step, attempt's fence, part) by time."""
         shelf = self._store.outputs()
         changed = [(n, at) for n, at in shelf.attempts(self._ref) if self._read_to.get(n) != at]
         after = {name: self._last.get(name, BEGINNING) for name, _ in changed}
@@ -89,7 +89,7 @@ class OutputCursor:
 
 
 def newest_troubles(store: Store, ref: SessionRef, attempts: Sequence[str]) -> dict[str, Trouble]:
-    """Returns the last problem that the agent of each attempt reported, by ``address#fence``."""
+    """Returns the last problem in each attempt's recent agent output, by ``address#fence``."""
     found: dict[str, Trouble] = {}
     for name, parts in store.outputs().newest_parts(ref, attempts, limit=RECENT).items():
         for part in parts:

@@ -26,7 +26,7 @@ class Phases:
         self._plans: dict[SessionRef, PlanRecord | None] = {}
 
     def view(self, ref: SessionRef, fields: Mapping[str, str]) -> RoleView | None:
-        """Returns the role and phase of a session; None if it has neither a plan nor a parent."""
+        """Returns a session's role, phase and whether it may end; None without plan and parent."""
         parent: Mapping[str, str] = json.loads(fields.get("parent") or "{}")
         link = parse_link(parent["task"]) if parent.get("task") else None
         word = None
@@ -119,5 +119,5 @@ def _end(fields: Mapping[str, str]) -> Iterator[Event]:
 def with_phase(
     store: Store, ref: SessionRef, fields: Mapping[str, str], view: SessionView
 ) -> SessionView:
-    """Returns the session's view with its phase added."""
+    """Returns a copy of a session's view with its role and phase, read from the store."""
     return view.model_copy(update={"phase": Phases(store).view(ref, fields)})

@@ -54,7 +54,7 @@ class StoredPlan(NamedTuple):
 def read_plan(
     store: Store, ref: SessionRef, fields: Mapping[str, str], program: Program
 ) -> StoredPlan:
-    """Reads the plan of a session of kind plan."""
+    """Reads a plan session's stored plan, with its document, version, status and waiting review."""
     stored = store.plan(ref)
     return StoredPlan(
         ref,
@@ -87,7 +87,7 @@ def _refine(store: Store, ref: SessionRef, program: Program) -> tuple[str, StepR
 
 
 def plan_view(plan: StoredPlan) -> PlanView:
-    """Builds the API's view of the current plan."""
+    """Builds the API's view of a plan: state, version, tasks, progress and proposals."""
     record = plan.record
     tasks = record.tasks if record is not None else ()
     by_id = {task.id: task for task in tasks}
@@ -159,7 +159,7 @@ def _replan_view(record: ReplanRecord) -> ReplanView:
 
 
 def merge_view(record: TaskRecord) -> MergeView:
-    """Builds the API's view of the merge of a task."""
+    """Builds the API's view of a plan task's merge: state, session, branch, commit and reason."""
     merge = record.merge
     assert merge is not None
     failed = merge.ended not in (None, SessionStatus.COMPLETED)

@@ -38,14 +38,14 @@ _STOPS = "stops/"
 
 
 def diff_view(address: str, packed: str) -> DiffView:
-    """Decodes a stored diff to the API's view of it."""
+    """Unpacks a stored diff (base64, gzip, JSON) to the API's view, with its loop and iteration."""
     fields = json.loads(gzip.decompress(base64.b64decode(packed)))
     loop = path_of(turn_of(block_of(address)))
     return DiffView(address=address, loop=loop, iteration=iteration_of(address), **fields)
 
 
 def node_progress(node: Step | Loop, turn: TurnRecord | None, stops: int = 0) -> NodeProgress:
-    """Builds the progress of an outermost node: state, iteration, verdict and stops."""
+    """Builds the progress of a top-level step or loop from its turn; `pending` without one."""
     return NodeProgress(
         node=node.id,
         label=without_keys(node.label or node.id),
@@ -61,7 +61,7 @@ def node_progress(node: Step | Loop, turn: TurnRecord | None, stops: int = 0) ->
 
 
 def reason_of(fields: Mapping[str, str]) -> Reason | None:
-    """Returns the reason in a session's record, redacted for display."""
+    """Parses the reason in a session's record, unredacted; None if it has none."""
     text = fields.get("reason")
     return Reason.model_validate_json(text) if text else None
 
@@ -81,7 +81,7 @@ class MadeBy(TypedDict):
 
 
 def made_by(fields: Mapping[str, str]) -> MadeBy:
-    """Returns which session this one was forked from, or was detached from."""
+    """Returns a session's depth, and the sessions that it was forked and detached from, if any."""
     made = fields.get("made_from")
     return {
         "depth": depth_of(fields),
@@ -99,7 +99,7 @@ class Noted(TypedDict):
 
 
 def noted(fields: Mapping[str, str]) -> Noted:
-    """Returns the title and the note of a session, and whether lists hide it."""
+    """Returns the title and note that a user gave a session, and whether it is archived."""
     return {
         "renamed": fields.get("title"),
         "note": fields.get("note"),

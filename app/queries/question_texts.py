@@ -38,7 +38,7 @@ def _arguments(rules: AnswerRules) -> str:
 
 
 def question_notes(session: str, records: Mapping[str, StepRecord], *, is_plan: bool) -> list[str]:
-    """Returns a note for each parked step that asks a person."""
+    """Returns a note for each parked step that asks a person, with the command that answers it."""
     return [
         f"{address} asks: {cut(str(record.parked.get('question') or ''), QUESTION)}"
         f"; answer with: {_short_command(session, record, is_plan=is_plan)}"

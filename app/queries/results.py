@@ -91,7 +91,7 @@ def _phase(
 
 
 def best_of(history: Sequence[LedgerEntry]) -> LedgerEntry | None:
-    """Returns the newest iteration in which most checkers accepted; None without any."""
+    """Returns the iteration most checkers accepted, the newest of equals; None without checks."""
     judged = [entry for entry in history if entry.checks]
     return max(reversed(judged), key=_count_accepts, default=None)
 

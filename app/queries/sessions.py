@@ -96,7 +96,7 @@ class Queries:
         self.walk, self.view = self._listing.walk, self._view
 
     def session(self, session: str) -> SessionView:
-        """Returns one session with its progress."""
+        """Returns a session's view: status, progress, role and phase. Raises SessionUnknown."""
         found = self._reads.find(session)
         if found is None:
             raise SessionUnknown(session)
@@ -104,7 +104,7 @@ class Queries:
         return with_phase(self._store, ref, fields, self._view(ref, fields))
 
     def submitted(self, session: str, made: CreatedSession | None) -> SessionView:
-        """Returns a submitted session; one that this process has just made takes one round trip."""
+        """Returns the view of a submitted session; takes one round trip if just made here."""
         found = made and self._reads.created(made, most=SHOWN)
         if made is None or found is None:
             return self.session(session)
@@ -148,7 +148,7 @@ class Queries:
         return result.model_copy(update=found._asdict())
 
     def steps(self, session: str, *, limit: int = 50, cursor: str | None = None) -> Page[StepView]:
-        """Returns a page of all steps that ever became ready, sorted by address."""
+        """Returns a page of the steps of a session that ever became ready, sorted by address."""
         ref = self.ref(session)
         fields = self._fields(ref)
         program = self._program(fields["program"])
@@ -157,7 +157,7 @@ class Queries:
     def ledger(
         self, session: str, *, limit: int = 50, cursor: str | None = None
     ) -> Page[LedgerEntry]:
-        """Returns a page of the ledger's iterations, oldest first."""
+        """Returns a page of a session's ledger, its record of loop iterations, oldest first."""
         ref = self.ref(session)
         start = number_of(cursor)
         lines = self._store.lines(ref, "ledger", start, start + limit)
@@ -167,7 +167,7 @@ class Queries:
     def transcript(
         self, session: str, *, limit: int = 50, cursor: str | None = None
     ) -> Page[TranscriptEntry]:
-        """Returns a page of the transcript, oldest first; notes replace dropped records."""
+        """Returns a page of a session's transcript, oldest first; notes replace dropped records."""
         ref = self.ref(session)
         asked = number_of(cursor)
         dropped, lines = self._store.transcript(ref, asked, limit + 1)
@@ -180,12 +180,12 @@ class Queries:
         return Page(items=items, next=encode_cursor(end) if start + len(lines) > end else None)
 
     def newest_transcript(self, session: str, *, limit: int) -> list[TranscriptEntry]:
-        """Returns the last transcript entries, oldest first, numbered from 1 among themselves."""
+        """Returns a session's last `limit` transcript entries, oldest first, numbered from 1."""
         lines = self._store.lines(self.ref(session), "transcript", -limit, -1)
         return [transcript_entry(line, number) for number, line in enumerate(lines, 1)]
 
     def transcript_text(self, session: str) -> Iterator[str]:
-        """Returns the whole transcript as Markdown, in parts. Raises SessionUnknown at once."""
+        """Returns a session's transcript as Markdown, in parts. Raises SessionUnknown at once."""
         fields = self._fields(self.ref(session))
         title = fields.get("label") or fields["name"]
         return as_markdown(title, self._whole_transcript(session))
@@ -207,7 +207,7 @@ class Queries:
         limit: int = 10,
         cursor: str | None = None,
     ) -> DiffsPage:
-        """Returns a page of the doers' diffs in order, of one iteration or of all."""
+        """Returns a page of a session's agent diffs, of one iteration or all; if none, why."""
         ref = self.ref(session)
         fields = self._fields(ref)
         program = self._readable(fields["program"])
@@ -228,7 +228,7 @@ class Queries:
     def events(
         self, session: str, *, after: str = "0", limit: int = 100, block_ms: int = 0
     ) -> list[Event]:
-        """Returns the events of a session after an event id, oldest first."""
+        """Returns a session's events after an event id, oldest first; waits up to `block_ms`."""
         ref = self.ref(session)
         found = self._store.events({ref: after}, limit=limit, block_ms=block_ms)
         return found.get(ref, [])
@@ -236,7 +236,7 @@ class Queries:
     def events_many(
         self, after: Mapping[str, str], *, limit: int = 500, block_ms: int = 0
     ) -> dict[str, list[Event]]:
-        """Returns the events of several sessions in one call, without deleted sessions."""
+        """Returns new events of several sessions, without deleted ones; waits up to `block_ms`."""
         refs = {ref: start for id_, start in after.items() if (ref := self._store.ref(id_))}
         if not refs:
             return {}
@@ -272,7 +272,7 @@ class Queries:
         )
 
     def outermost_states(self, ref: SessionRef, program: Program) -> tuple[list[str], list[str]]:
-        """Returns the outermost nodes of a failed session that are done, and those that failed."""
+        """Returns the ids of a session's top-level nodes that ran, as two lists: done, not done."""
         turns = self._newest_turns(ref, program)
         runs = self._runs(ref, program)
         addresses = {

@@ -48,7 +48,7 @@ class SharedQueries:
     def values(
         self, session: str, *, prefix: str = "", limit: int = 50, cursor: str | None = None
     ) -> Page[ValueHead]:
-        """Returns a page of the shared keys that begin with a prefix, by name."""
+        """Returns a page of the keys (no values) that a session's tree shares, by name prefix."""
         root, after = _root(self._ref(session)), address_of(cursor) if cursor else ""
         names = sorted(
             name
@@ -61,7 +61,7 @@ class SharedQueries:
         return Page(items=items, next=encode_cursor(page[-1]) if len(names) > limit else None)
 
     def value(self, session: str, key: str) -> ValueView:
-        """Returns the value under a key. Raises ValueUnknown."""
+        """Returns the value that a session's tree shares under a key. Raises ValueUnknown."""
         root = _root(self._ref(session))
         text = self._store.values(root, "kv", [check_name(key, "key")]).get(key)
         if text is None:
@@ -81,7 +81,7 @@ def exported_values(store: Store, ref: SessionRef) -> Iterator[ValueView]:
 
 
 def named_locks(store: Store, ref: SessionRef) -> dict[str, LockRecord]:
-    """Returns the named locks of a session's tree, without expired ones."""
+    """Returns the named locks of a session's tree, without expired holders and lapsed waiters."""
     now, found = store.now_ms(), {}
     for name, text in store.fleet().named_locks(ref.root).items():
         record = LockRecord.model_validate_json(text)

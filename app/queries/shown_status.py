@@ -16,7 +16,7 @@ def shown_status(store: Store, ref: SessionRef, fields: Mapping[str, str]) -> st
 
 
 def status_of(fields: Mapping[str, str], parked: int, live: int) -> str:
-    """Returns the status that is shown of a session with so many parked steps among its live ones.
+    """Returns a session's status, or `waiting` if it is active and all its live steps are parked.
 
     >>> status_of({"status": "active"}, 2, 2), status_of({"status": "stopped"}, 2, 2)
     ('waiting', 'stopped')

@@ -97,7 +97,7 @@ class StackQueries:
         return Page(items=found)
 
     def outputs(self, stack: str, workflow: str | None) -> OutputsView:
-        """Returns the merged outputs of a workflow session's completed steps.
+        """Returns the merged outputs of a workflow session's completed steps; None: the active one.
 
         Raises WorkflowNotStacked, NoActiveWorkflow.
         """

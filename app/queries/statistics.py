@@ -136,7 +136,7 @@ def _usage(row: Row, counters: Counters) -> UsageCount:
 
 
 def acceptance(loops: Iterable[LoopCount]) -> Iterator[Acceptance]:
-    """Yields, by agent and iteration, how many loops reached it and how many it accepted.
+    """Yields, by agent and iteration, how many loops reached it and how many were accepted in it.
 
     A loop that ended in iteration k reached all iterations up to k.
     """

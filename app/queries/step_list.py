@@ -28,7 +28,7 @@ _BATCH = 50
 def steps_page(
     store: Store, ref: SessionRef, program: Program, place: str, *, limit: int, cursor: str | None
 ) -> Page[StepView]:
-    """Returns a page of all steps that ever became ready, sorted by address."""
+    """Returns a page of the steps of a session that ever became ready, sorted by address."""
     after = by_number(address_of(cursor)) if cursor is not None else None
     known = sorted(store.names(ref, "steps"), key=by_number)
     ahead = known if after is None else known[bisect_right(known, after, key=by_number) :]

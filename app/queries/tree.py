@@ -32,7 +32,7 @@ class Trees:
         self._read = read
 
     def tree(self, session: str, *, limit: int = 200) -> TreeView:
-        """Returns a session and all its descendants, parents before their children.
+        """Returns a session and its descendants, at most `limit`, parents first, and its causes.
 
         At most `limit` sessions, the upper levels first.
         """
@@ -63,7 +63,7 @@ class Trees:
         )
 
     def is_within(self, session: str, top: str) -> bool:
-        """Whether a session is the top one or a descendant; also if it was detached."""
+        """Whether a session is `top` itself or its descendant, also one detached from it."""
         ref = self._store.ref(session)
         for _ in range(DEEPEST):
             if ref is None or ref.id == top:

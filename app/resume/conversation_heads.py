@@ -26,7 +26,7 @@ class _Last(NamedTuple):
 
 
 def threads_at(program: Program, known: Known, kept: KeptNodes) -> dict[str, str]:
-    """Returns the thread (JSON) that each conversation had at a resume point, without new ones."""
+    """Returns the agent's thread (JSON) of each conversation that existed at a resume point."""
     talks = {n.conversation for _, n in program.walk() if isinstance(n, Step) and n.conversation}
     found = {talk: _Search(known, talk, kept).search(program.body) for talk in talks}
     return {

@@ -37,7 +37,7 @@ def _own_fields(node: Node) -> object:
 
 
 def rewind_of_fork(program: Program, after: str | None, known: Known, anew: set[str]) -> Rewind:
-    """Computes from where a fork runs: after a point, and all that depends on the changed nodes.
+    """Computes what a fork runs again: all after a point, and what depends on the nodes in `anew`.
 
     Without a point it continues where the session was. Raises PositionRefused if there is no such
     point, if nothing is left to run, or if what runs anew is done before the point in a loop.
@@ -99,7 +99,7 @@ def _is_part(address: str, part: Origin) -> bool:
 
 
 def copied_warnings(program: Program, kept: KeptOutcomes, lines: Iterable[str]) -> list[str]:
-    """Returns the warnings of a session about failures whose outcomes its fork copies."""
+    """Selects a session's warning lines about failures whose outcomes its fork copies."""
     labels = {node.label or node.id for node in program.body if node.id not in kept.again}
     found = []
     for line in lines:

@@ -55,7 +55,7 @@ def open_loops(turns: Mapping[str, TurnRecord]) -> dict[str, int]:
 
 
 def check_ceiling(after: str | None, loop: str | None, opened: set[str], most: int) -> None:
-    """Raises an error if the resume does not open the loop that a new maximum is given for."""
+    """Raises an error if a resume with a new `max_iterations` does not open the loop it is for."""
     if loop is not None:
         way = f"it is for loop {loop!r}, which reached its ceiling"
         if loop not in opened and after is not None:

@@ -51,10 +51,10 @@ def point_address(program: Program, said: str, known: Known) -> str:
 
 
 def rewind_to(program: Program, said: str, known: Known, *, failed: bool) -> Rewind | None:
-    """Computes what runs again if a session resumes after a named point.
+    """Computes what runs again if a session resumes after a named point; None if it is there now.
 
-    None if the session is at this point already, so that a plain resume suffices. Raises
-    PositionRefused if the session never reached the point, or if nothing can follow it.
+    A plain resume suffices then. Raises PositionRefused if the session never reached the point, or
+    if nothing can follow it.
     """
     look = Planner(program, known, said)
     point = look.advance(position_of(program, said, known))
@@ -64,10 +64,10 @@ def rewind_to(program: Program, said: str, known: Known, *, failed: bool) -> Rew
 
 
 def rewind_before(program: Program, said: str, known: Known, *, failed: bool) -> Rewind | None:
-    """Computes what runs again if a session resumes before a step.
+    """Computes what runs again if a session resumes before a step; None if the step is ready.
 
-    Within a loop the steps beside it run again, too. None if it is ready to run, so that a plain
-    resume suffices. Raises PositionRefused if it has not run.
+    Within a loop the steps beside it run again, too. If the step is ready to run, a plain resume
+    suffices. Raises PositionRefused if it has not run.
     """
     look = Planner(program, known, said)
     found = position_of(program, said, known)
@@ -107,7 +107,7 @@ class Planner:
         self._said = said
 
     def rewind(self, point: Position, reruns: set[str], *, failed: bool) -> Rewind:
-        """Compute the rewind to a point, after which these outermost nodes run again."""
+        """Compute what runs again in a resume after a point, with outermost nodes `reruns`."""
         body = self._program.body
         done = {node.id for node in body if is_done(self._known, node, "")} - reruns
         # In a stopped session, nodes beside the point continue where they are.
@@ -117,22 +117,25 @@ class Planner:
         return Rewind(joins_of(body, run, done), self.levels(point), threads)
 
     def point_before(self, point: Position) -> Position:
-        """Return the point before a node: after the last node that it depends on."""
+        """Return the position after the last node that the node at a position depends on."""
         needs = needs_of(self._body(point.around))[str(point.node)]
         return Position(point.around, needs[-1] if needs else None)
 
     def has_started(self, point: Position) -> bool:
-        """Whether the node at the point has a record."""
+        """Whether the node at a position, a step or a loop, has a record."""
         address = newest(self._known, self._node(point), point.block)
         return self._known.step(address) is not None or self._known.turn(address) is not None
 
     def is_ready(self, point: Position) -> bool:
-        """Whether the node at the point is a step that waits for a worker."""
+        """Whether the node at a position is a step that waits for a worker."""
         record = self._known.step(newest(self._known, self._node(point), point.block))
         return record is not None and record.state == "ready"
 
     def advance(self, point: Position) -> Position:
-        """Move a point behind finished blocks: to the ended loop, or the next iteration."""
+        """Move a position at the end of an iteration to the next one, or behind its ended loop.
+
+        Raises PositionRefused if its node is not done, or if nothing comes after it.
+        """
         node = self._node(point)
         if not is_done(self._known, node, point.block):
             refuse(self._said, f"{node.id!r} is not done there; name a node that is")
@@ -178,7 +181,7 @@ class Planner:
         return isinstance(node, Step) and node.ends == "iteration" and self._ends_turn(node, point)
 
     def done_outermost(self, point: Position) -> set[str]:
-        """Return the nodes of the outermost block that count as done."""
+        """Return the ids of the outermost nodes that count as done in a resume at a point."""
         return self._kept(_point_at(point, -1))
 
     def _ends_turn(self, node: Step, point: Position) -> bool:
@@ -225,7 +228,7 @@ class Planner:
         return turn is None or (fresh and all(self._untouched(n, inside) for n in node.body))
 
     def reruns(self, point: Position) -> set[str]:
-        """Return the outermost nodes that run again."""
+        """Return the ids of outermost nodes to run again after a point: its loop and dependents."""
         if not point.around:
             return set(_after(self._program.body, point.node))
         name = path_of(point.around[0].turn)

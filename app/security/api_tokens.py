@@ -231,7 +231,7 @@ class Tokens:
         return base64.urlsafe_b64encode(mixed).rstrip(b"=").decode()
 
     def recognise(self, text: str) -> Token:
-        """Return the token with this text. Raises CapabilityRefused if unknown or expired."""
+        """Return the token with this text and record its use; else raise CapabilityRefused."""
         id_, _, secret = text.removeprefix(PREFIX).partition("_")
         token = self._token(id_) if text.startswith(PREFIX) else None
         if token is None or not hmac.compare_digest(_digest(secret), token.digest):

@@ -76,28 +76,31 @@ class BrowserSessions:
         self._clock = clock
 
     def make_link(self, token: Token | None) -> str:
-        """Return the secret part of a link that signs in once as this token or the operator."""
+        """Store a link that signs in once, as a token or the operator; returns its secret part."""
         text = secrets.token_urlsafe(_BYTES)
         record = self._record("link", text, token)
         self._store.put_link(record.mark, record.model_dump_json(), ttl_s=LINK_S)
         return text
 
     def redeem(self, text: str) -> str:
-        """Exchange a sign-in link for a session cookie. Raises CapabilityRefused."""
+        """Exchange a one-time sign-in link for a session cookie. Raises CapabilityRefused."""
         record = self._open("link", text, self._store.take_link(_mark(text)))
         if record is None or self._age_s(record) > LINK_S:
             raise CapabilityRefused(_OVER)
         return self.start(self._token_of(record))
 
     def start(self, token: Token | None) -> str:
-        """Start a browser session and return its cookie."""
+        """Start a browser session for a token (None: the operator) and return its cookie."""
         text = secrets.token_urlsafe(_BYTES)
         record = self._record("session", text, token)
         self._store.put(record.mark, record.model_dump_json(), ttl_s=IDLE_S)
         return text
 
     def recognise(self, cookie: str) -> Token | None:
-        """Return the token of a cookie; None for the operator's. Raises CapabilityRefused."""
+        """Return a cookie's token (None: the operator), and extend the session's idle time.
+
+        Raises CapabilityRefused if the cookie is unknown or the session is over.
+        """
         found = self._store.get(_mark(cookie), ttl_s=IDLE_S)
         record = self._open("session", cookie, found)
         if record is None or self._age_s(record) > LONGEST_S:

@@ -29,7 +29,7 @@ class Destination(NamedTuple):
 
     @property
     def authority(self) -> str:
-        """Return the value of the Host header.
+        """Return host and port as the Host header has them, without a default port.
 
         >>> destination("https://Hooks.Example:8443/x").authority
         'hooks.example:8443'

@@ -32,7 +32,10 @@ _KEY_BYTES = 32
 
 
 def encrypt(environment: SessionEnvironment, ref: SessionRef, *, secret: str) -> str:
-    """The stored form of a session's environment. `secret` is LEADHAND_SECRET, not empty."""
+    """Encrypts a session's environment to text for storage. `secret` must not be empty.
+
+    It is LEADHAND_SECRET.
+    """
     nonce = secrets.token_bytes(_NONCE_BYTES)
     text = json.dumps(environment._asdict()).encode()
     sealed = AESGCM(_key(secret)).encrypt(nonce, text, _associated(ref))
@@ -40,7 +43,7 @@ def encrypt(environment: SessionEnvironment, ref: SessionRef, *, secret: str) ->
 
 
 def decrypt(stored: str, ref: SessionRef, *, accepted: tuple[str, ...]) -> SessionEnvironment:
-    """The environment of the stored form. Raises EnvironmentSealed if no secret opens it."""
+    """Decrypts a stored environment. Raises EnvironmentSealed if none of the secrets opens it."""
     try:
         raw = base64.b64decode(stored.removeprefix(_FORM), validate=True)
     except binascii.Error:
@@ -57,7 +60,7 @@ def decrypt(stored: str, ref: SessionRef, *, accepted: tuple[str, ...]) -> Sessi
 
 
 def mark_of(stored: str) -> str:
-    """The mark of a stored form, which the session's signature covers; '' for none.
+    """Returns the digest of an encrypted environment, for the session's signature; '' for ''.
 
     >>> mark_of(""), len(mark_of("1:AAAA"))
     ('', 32)
@@ -66,7 +69,7 @@ def mark_of(stored: str) -> str:
 
 
 def comparison(environment: SessionEnvironment, *, secret: str) -> str:
-    """A MAC of the passed values, by which a repeated request is recognised; '' for none."""
+    """Returns a MAC of an environment's values, to recognise repeated requests; '' for none."""
     if not environment.passed:
         return ""
     return seal(_CONTEXT.decode(), dict(environment.passed), secret=secret)

@@ -49,12 +49,12 @@ def sign(spec: Spec, *, secret: str) -> str:
 
 
 def is_signed(spec: Spec, signature: str, *, secret: str) -> bool:
-    """Whether the signature was made with this secret; false without a secret."""
+    """Whether the signature of a session was made with this secret; False without a secret."""
     return is_valid_seal(_SESSION, _signed_values(spec), signature, secret=secret)
 
 
 def seal_commands(session: str, root: str, *, secret: str) -> str:
-    """Signs that the children of a session may contain commands."""
+    """Returns a signature that allows the child sessions of a session to contain commands."""
     return seal(_COMMANDS, [session, root], secret=secret)
 
 
@@ -64,12 +64,12 @@ def is_command_seal(session: str, root: str, signature: str, *, secret: str) -> 
 
 
 def seal_request(session: str, root: str, request: str, *, secret: str) -> str:
-    """Signs the stored document of a session, so that another session may be made from it."""
+    """Returns a signature of a session's stored document, so that another session may use it."""
     return seal(_REQUEST, [session, root, _digest(request)], secret=secret)
 
 
 def is_request_seal(session: str, root: str, request: str, signature: str, *, secret: str) -> bool:
-    """Whether a signature of `seal_request` is valid."""
+    """Whether `signature` is a valid signature by `seal_request` of a session's document."""
     value: JsonValue = [session, root, _digest(request)]
     return is_valid_seal(_REQUEST, value, signature, secret=secret)
 
@@ -101,7 +101,7 @@ def seal(kind: str, value: JsonValue, *, secret: str) -> str:
 
 
 def is_valid_seal(kind: str, value: JsonValue, signature: str, *, secret: str) -> bool:
-    """Whether a signature of `seal` is valid."""
+    """Whether a signature by `seal` of this kind and value is valid; False without a secret."""
     if not secret:
         return False
     return hmac.compare_digest(

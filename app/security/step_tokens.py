@@ -60,14 +60,14 @@ class Caller(NamedTuple):
 
 
 def mint(caller: Caller, *, secret: str) -> str:
-    """Creates a token for an attempt."""
+    """Creates a signed token for the caller: an attempt of a step, or a whole session."""
     body = json.dumps([caller.session, caller.address, caller.fence, list(caller.scopes)])
     payload = base64.urlsafe_b64encode(body.encode()).decode().rstrip("=")
     return f"{PREFIX}{payload}.{_sign(payload, secret)}"
 
 
 def verify_any(token: str, secrets: Sequence[str]) -> Caller:
-    """Verifies a token with several secrets. Raises CapabilityRefused if none signed it."""
+    """Verifies a token with several secrets and returns its caller. Raises CapabilityRefused."""
     for secret in secrets[:-1]:
         with suppress(CapabilityRefused):
             return verify(token, secret=secret)
@@ -75,7 +75,7 @@ def verify_any(token: str, secrets: Sequence[str]) -> Caller:
 
 
 def verify(token: str, *, secret: str) -> Caller:
-    """Verifies a token and returns its attempt. Raises CapabilityRefused."""
+    """Verifies a token's signature and returns its caller. Raises CapabilityRefused if invalid."""
     if not secret or not token.startswith(PREFIX):
         raise CapabilityRefused("it is not a token of this server")
     payload, _, signature = token[len(PREFIX) :].partition(".")

@@ -27,7 +27,7 @@ class ArtifactReads:
         self._away = away
 
     def listed(self, ref: SessionRef) -> dict[str, str]:
-        """Read the references of a session to artifacts (JSON), by ``address|name``."""
+        """Read which artifacts a session's steps refer to (JSON), by ``step address|name``."""
         with self._away():
             found = self._redis.hgetall(self._keys.part(ref, "artifacts"))
         fields = cast("dict[str, str]", found)
@@ -43,7 +43,7 @@ class ArtifactReads:
         return int(size), media_type
 
     def referenced(self, digests: Collection[str]) -> set[str]:
-        """Return which of these digests a session refers to; removes stale references."""
+        """Return which digests a session refers to; deletes references of deleted sessions."""
         found = self._lines(digests)
         lines = [line for each in found.values() for line in each]
         living = self._living(lines)

@@ -25,33 +25,33 @@ class BrowserStore:
         self._away = away
 
     def put_link(self, mark: str, text: str, *, ttl_s: int) -> None:
-        """Store a sign-in link."""
+        """Store a sign-in link for the dashboard, which expires after `ttl_s`."""
         with self._away():
             self._redis.set(self._keys.named("browser-link", mark), text, ex=ttl_s)
 
     def take_link(self, mark: str) -> str | None:
-        """Read and delete a sign-in link, so that only one caller gets it."""
+        """Read and delete a sign-in link, so that only one caller gets it; None if missing."""
         with self._away():
             return cast("str | None", self._redis.getdel(self._keys.named("browser-link", mark)))
 
     def put(self, mark: str, text: str, *, ttl_s: int) -> None:
-        """Store a browser session."""
+        """Store a browser session (a sign-in to the dashboard), which expires after `ttl_s`."""
         with self._away():
             self._redis.set(self._keys.named("browser", mark), text, ex=ttl_s)
 
     def get(self, mark: str, *, ttl_s: int) -> str | None:
-        """Read a browser session, and extend its time."""
+        """Read a browser session and extend its time to live; None if it has expired."""
         with self._away():
             found = self._redis.getex(self._keys.named("browser", mark), ex=ttl_s)
         return cast("str | None", found)
 
     def delete(self, mark: str) -> None:
-        """Delete a browser session."""
+        """Delete a browser session, so that the browser is signed out of the dashboard."""
         with self._away():
             self._redis.delete(self._keys.named("browser", mark))
 
     def views(self, owner: str) -> dict[str, str]:
-        """Read the saved views of a visitor: the query of an address, by name, sorted."""
+        """Read a visitor's saved views, query by name, sorted; extends their time to live."""
         key = self._keys.named("views", owner)
         with self._away(), self._redis.pipeline(transaction=False) as pipe:
             pipe.hgetall(key)
@@ -60,7 +60,7 @@ class BrowserStore:
         return dict(sorted(found.items()))
 
     def put_view(self, owner: str, name: str, address: str) -> bool:
-        """Save a view, or replace the one of that name. False if the visitor has VIEWS others."""
+        """Save or replace a visitor's view by its name; False if too many others are saved."""
         key = self._keys.named("views", owner)
         with self._away():
             if self._redis.hlen(key) >= VIEWS and not self._redis.hexists(key, name):
@@ -69,6 +69,6 @@ class BrowserStore:
         return True
 
     def drop_view(self, owner: str, name: str) -> None:
-        """Delete a saved view."""
+        """Delete the saved view of this name of a visitor, if there is one."""
         with self._away():
             self._redis.hdel(self._keys.named("views", owner), name)

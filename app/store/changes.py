@@ -48,11 +48,11 @@ class ChangeReads:
         self._attention = keys.everywhere("attention")
 
     def last(self) -> str:
-        """Return the id of the newest change; the lowest id if there is none."""
+        """Return the id of the newest change of any session; the lowest id if there is none."""
         return self._last(self._stream)
 
     def first(self) -> str | None:
-        """Return the id of the oldest stored change."""
+        """Return the id of the oldest stored change of any session; None if there is none."""
         with self._away():
             found = self._redis.xrange(self._stream, count=1)
         return next((id_ for id_, _ in stream_entries(found)), None)
@@ -68,7 +68,7 @@ class ChangeReads:
         return [next((id_ for id_, _ in stream_entries(found)), NONE) for found in rows]
 
     def after(self, last: str, *, limit: int = 500, block_ms: int = 0) -> list[Change]:
-        """Read the changes after an id, oldest first; waits up to `block_ms` for the first."""
+        """Read the sessions' changes after an id, oldest first; waits up to `block_ms` for one."""
         with self._away():
             found = self._redis.xread(
                 {self._stream: last}, count=limit, block=min(block_ms, LONGEST_MS) or None
@@ -95,7 +95,7 @@ class ChangeReads:
             start += limit  # all of them have the same ms, and were returned before
 
     def remove(self, over: Sequence[Called]) -> None:
-        """Remove sessions that no longer need a person, unless they called again meanwhile."""
+        """Remove sessions from the index of those that need a person, unless they asked again."""
         if not over:
             return
         with self._away(), self._redis.pipeline() as pipe:

@@ -42,7 +42,7 @@ class Copies:
         self._cost_micros = 0
 
     def copy(self, source: SessionRef, target: SessionRef) -> Copied:
-        """Copy the records of ended steps and loops from one session to another."""
+        """Copy the records of ended steps and loops to another session; returns their counts."""
         self._cost_micros = 0
         counts = {
             "steps": self._hash(source, target, "steps", self._step),
@@ -61,11 +61,11 @@ class Copies:
         return self._text(ref, "request")
 
     def environment(self, ref: SessionRef) -> str:
-        """The encrypted environment of a session; '' for none."""
+        """Read the encrypted environment of a session; '' for none."""
         return self._text(ref, "environment") or ""
 
     def definitions(self, ref: SessionRef) -> str:
-        """Read the definitions of a session's folder (JSON); '' for none."""
+        """Read the agent and tool definitions of a session's folder (JSON); '' for none."""
         return self._text(ref, "definitions") or ""
 
     def _text(self, ref: SessionRef, part: str) -> str | None:

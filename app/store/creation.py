@@ -48,7 +48,10 @@ class Creations:
         self._known = Recent[str, bool](KNOWN)
 
     def create(self, new: NewSession, store: str | None) -> Reply:
-        """Create a session; `store` is the id of the expected store."""
+        """Create a session, sending its program only if the store lacks it; returns the reply.
+
+        `store` is the id of the expected store.
+        """
         arguments = _arguments(new, store)
         reply: Reply | None = None
         if self._known.get(new.program):
@@ -62,7 +65,7 @@ class Creations:
         return reply
 
     def create_all(self, news: Sequence[NewSession], store: str | None) -> list[Reply]:
-        """Create sessions in one round trip, each one atomic by itself.
+        """Create sessions in one round trip, each one atomic by itself; returns a reply for each.
 
         A program is sent with its first session only, so a later one may get `no_program` if that
         one was refused: create it by itself. A session that competes with another one of these for
@@ -86,7 +89,7 @@ class Creations:
         return replies
 
     def fork(self, new: NewSession, store: str | None, more: Mapping[str, JsonValue]) -> Reply:
-        """Create a session from copied records."""
+        """Create a session from records that were copied from another one; returns the reply."""
         content = new.content()
         arguments = {**_arguments(new, store), **_routes(content), **more}
         return self._run("steps_fork", new.ref, new.program, arguments, outcome=content.document)

@@ -36,7 +36,7 @@ class DefinitionStore:
         self._away = away
 
     def ask(self, definitions: Definitions, *, place: str, now_ms: int) -> dict[str, str]:
-        """Ask the workers of a place about definitions; returns the present reports, by worker."""
+        """Ask a place's workers to report on definitions; returns reports so far, by worker."""
         text = json.dumps({"text": definitions.text, "place": place, "asked_ms": now_ms})
         with self._away(), self._redis.pipeline(transaction=False) as pipe:
             pipe.hset(self._keys.everywhere("asked"), definitions.mark, text)
@@ -44,24 +44,24 @@ class DefinitionStore:
             return cast("dict[str, str]", pipe.execute()[1])
 
     def reports(self, mark: str) -> dict[str, str]:
-        """Read the reports on definitions, by worker."""
+        """Read the stored reports on the definitions with this digest, by worker."""
         with self._away():
             found = self._redis.hgetall(self._keys.named("defined", mark))
         return cast("dict[str, str]", found)
 
     def asked(self) -> dict[str, Asked]:
-        """Read what workers are asked about, by its mark."""
+        """Read the definitions that workers are asked to report on, by digest."""
         with self._away():
             found = cast("dict[str, str]", self._redis.hgetall(self._keys.everywhere("asked")))
         return {mark: _asked(text) for mark, text in found.items()}
 
     def forget(self, mark: str) -> None:
-        """Stop asking about definitions."""
+        """Stop asking workers about the definitions with this digest."""
         with self._away():
             self._redis.hdel(self._keys.everywhere("asked"), mark)
 
     def report(self, mark: str, worker: str, text: str) -> None:
-        """Store the report of a worker, which replaces that of a worker before it."""
+        """Store a worker's report on definitions, replacing its earlier one; it expires."""
         key = self._keys.named("defined", mark)
         with self._away(), self._redis.pipeline(transaction=True) as pipe:
             pipe.hset(key, worker, text)

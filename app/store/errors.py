@@ -30,7 +30,10 @@ _AWAY = (
 
 @contextmanager
 def translate_errors(where: str) -> Iterator[None]:
-    """Translates Redis errors inside the block; `where` is the URL of Redis for messages."""
+    """Context manager that raises the store's own errors, such as StoreAway, for Redis errors.
+
+    `where` is the location of Redis for messages.
+    """
     try:
         yield
     except exceptions.AuthenticationError as error:

@@ -9,7 +9,7 @@ from leadhand.models.views import Event
 
 
 def stream_entries(entries: object) -> Iterator[tuple[str, dict[str, str]]]:
-    """Returns the entries of a stream reply; RESP3 nests them one level deeper than RESP2."""
+    """Yields the id and fields of each entry in a Redis stream's reply, in RESP2 or RESP3 form."""
     assert isinstance(entries, list)
     for entry in entries:
         if isinstance(entry, list):
@@ -19,7 +19,7 @@ def stream_entries(entries: object) -> Iterator[tuple[str, dict[str, str]]]:
 
 
 def read_event(entry: tuple[str, dict[str, str]]) -> Event:
-    """Parses a stream entry to an event."""
+    """Converts an entry of a session's event stream (id and fields) to an Event."""
     id_, fields = entry
     return Event(
         id=id_,

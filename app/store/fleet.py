@@ -26,56 +26,56 @@ class FleetRecords:
         self._away = away
 
     def publish_inventory(self, name: str, inventory: str) -> None:
-        """Publish a worker's inventory."""
+        """Store a worker's inventory (what it offers) under its name, replacing the last one."""
         with self._away():
             self._redis.hset(self._keys.everywhere("workers"), name, inventory)
 
     def delete_inventory(self, name: str) -> None:
-        """Delete a worker's inventory."""
+        """Delete the stored inventory (what it offers) of the worker with this name."""
         with self._away():
             self._redis.hdel(self._keys.everywhere("workers"), name)
 
     def workers(self) -> dict[str, str]:
-        """Read all inventories of workers, expired ones included."""
+        """Read the inventories of all workers, by worker name, expired ones included."""
         with self._away():
             return cast("dict[str, str]", self._redis.hgetall(self._keys.everywhere("workers")))
 
     def worker(self, name: str) -> str | None:
-        """Read the inventory of one worker, also an expired one."""
+        """Read the inventory of one worker, also an expired one; None if there is none."""
         with self._away():
             return cast("str | None", self._redis.hget(self._keys.everywhere("workers"), name))
 
     def first_proof(self, proof: str) -> str:
-        """Store the hash of the fleet's secret if there is none; returns the stored one."""
+        """Store the hash of the fleet's secret if there is none; returns the stored hash."""
         key = self._keys.everywhere("secret")
         with self._away():
             self._redis.set(key, proof, nx=True)
             return str(self._redis.get(key) or proof)
 
     def proof(self) -> str | None:
-        """Read the hash by which a process checks its secret against the fleet's."""
+        """Read the stored hash of the fleet's shared secret; None if there is none."""
         with self._away():
             return cast("str | None", self._redis.get(self._keys.everywhere("secret")))
 
     def replace_proof(self, proof: str) -> None:
-        """Replace the stored hash of the fleet's secret."""
+        """Overwrite the stored hash of the fleet's shared secret."""
         with self._away():
             self._redis.set(self._keys.everywhere("secret"), proof)
 
     def use_secrets(self, marks: str, until_ms: int) -> None:
-        """Record until when this process uses its secrets."""
+        """Record until when (ms) a process uses the secrets with these fingerprints."""
         with self._away():
             self._redis.hset(self._keys.everywhere("secrets-used"), marks, str(until_ms))
 
     def secrets_in_use(self) -> dict[str, str]:
-        """Read which secrets processes use, and until when."""
+        """Read until when (ms) processes use secrets, by the secrets' fingerprints."""
         with self._away():
             return cast(
                 "dict[str, str]", self._redis.hgetall(self._keys.everywhere("secrets-used"))
             )
 
     def delete_used_secrets(self) -> None:
-        """Delete the records of used secrets."""
+        """Delete all records of which secrets processes use."""
         with self._away():
             self._redis.delete(self._keys.everywhere("secrets-used"))
 
@@ -96,15 +96,15 @@ class FleetRecords:
             return cast("dict[str, str]", self._redis.hgetall(self._keys.everywhere("refused")))
 
     def holders(self, lock: str) -> list[str]:
-        """Read the holders of a lock: attempts or turns as ``session|root|address``."""
+        """Read the attempts or turns that hold a lock, each as ``session|root|address``."""
         return self._lines_of("holds", lock)
 
     def tickets(self, lock: str) -> list[str]:
-        """Read the queue of a lock in order, each entry as ``order<session|root|address``."""
+        """Read the waiters for a lock in order, each as ``order<session|root|address``."""
         return self._lines_of("tickets", lock)
 
     def overlapping(self, part: Literal["holds", "tickets"], lock: str) -> list[tuple[str, str]]:
-        """Read the first holders of a lock, and of overlapping folders for a folder lock.
+        """Read the first holders or waiters of a lock, and of overlapping folders' locks.
 
         Each is the lock and what is recorded for it, as `holders` or `tickets` return it.
         """
@@ -121,7 +121,7 @@ class FleetRecords:
         return [(name, rest) for name, _, rest in lines]
 
     def named_locks(self, root: str, name: str | None = None) -> dict[str, str]:
-        """Read the named locks of a tree, or one of them (JSON), by name."""
+        """Read the named locks of a tree of sessions, or one of them (JSON), by name."""
         key, prefix = self._keys.everywhere("named"), f"lock:{root}:"
         with self._away():
             if name is not None:
@@ -131,18 +131,18 @@ class FleetRecords:
         return {lock.removeprefix(prefix): text for lock, text in sorted(rows.items())}
 
     def slot(self, lock: str) -> float | None:
-        """Read the time (ms) at which a key's rate limit allows the next attempt."""
+        """Read when (ms) a key's rate limit allows the next attempt; None if not recorded."""
         with self._away():
             slot = cast("str | None", self._redis.hget(self._keys.everywhere("rates"), lock))
         return None if slot is None else float(slot)
 
     def limits(self) -> dict[str, str]:
-        """Read all limits by key (JSON)."""
+        """Read all concurrency and rate limits (JSON), by key, such as `agent:claude`."""
         with self._away():
             return cast("dict[str, str]", self._redis.hgetall(self._keys.everywhere("limits")))
 
     def record_owed_export(self, session: str, why: str) -> None:
-        """Record why a session's export could not be written."""
+        """Record why a session's export could not be written, for which it is kept."""
         with self._away():
             self._redis.hset(self._keys.everywhere("owed"), session, why)
 

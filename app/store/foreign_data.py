@@ -25,7 +25,7 @@ class ForeignData:
         self._away = away
 
     def remove_contacts(self) -> None:
-        """Delete webhooks, deliveries, tokens and Redis functions from imported data.
+        """Delete webhooks, deliveries, tokens and Redis functions from an imported database.
 
         May be killed at any point and repeated.
         """

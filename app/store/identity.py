@@ -26,12 +26,12 @@ class Identity(NamedTuple):
 
     @property
     def oldest(self) -> int:
-        """Return the lowest sweep count that is not reported as a rollback of the data."""
+        """The lowest sweep count that is accepted; below it the data counts as rolled back."""
         return max(0, self.sweeps - TOLERANCE)
 
 
 def state_of(remembered: Identity | None, found: Identity | None) -> StoreState:
-    """Compares the store in Redis with the remembered identity; returns the kind of difference.
+    """Compares the store found with the one remembered: known, empty, another or older.
 
     >>> state_of(None, None), state_of(Identity("a", 90), None)
     ('known', 'empty')
@@ -70,7 +70,7 @@ class IdentityStore:
         self._epoch = keys.everywhere("epoch")
 
     def read(self) -> Identity | None:
-        """Read the identity of the store in Redis; None for an empty server."""
+        """Read the id and sweep count of the store in Redis; None for an empty server."""
         with self._away(), self._redis.pipeline(transaction=False) as pipe:
             pipe.get(self._id)
             pipe.hget(self._epoch, "sweeps")
@@ -78,7 +78,7 @@ class IdentityStore:
         return Identity(id_, int(sweeps or 0)) if id_ else None
 
     def read_verified(self) -> Identity | None:
-        """Read the identity over a connection of the transitions, which costs less.
+        """Read the store's id and sweep count over a verified connection; None without an id.
 
         Raises StoreUnknown if such a connection is opened and finds another store.
         """
@@ -86,7 +86,7 @@ class IdentityStore:
             return _identity(*self._scripts.ask(self._commands()))
 
     def read_with_workers(self) -> tuple[Identity | None, dict[str, str], int]:
-        """As `read_verified`, with all inventories and the server's time in ms."""
+        """Read the store's identity, all workers' inventories and the server's time in ms."""
         commands = [*self._commands(), ("HGETALL", self._workers), ("TIME",)]
         with self._away():
             id_, sweeps, workers, time = self._scripts.ask(commands)
@@ -102,7 +102,7 @@ class IdentityStore:
             return bool(self._redis.hexists(self._past, id_))
 
     def name(self) -> str:
-        """Return the id of the store; assign a new one if it has none."""
+        """Return the id of the store; writes a new random id if it has none."""
         with self._away():
             self._redis.set(self._id, secrets.token_hex(16), nx=True)
             return str(self._redis.get(self._id))

@@ -43,10 +43,10 @@ class Memory(Protocol):
         """Return the path of the file; None if the identity is only in the process's memory."""
 
     def read(self) -> Identity | None:
-        """Read the identity written last; None if there is none. Raises IdentityUnreadable."""
+        """Read the store identity written last; None without one. Raises IdentityUnreadable."""
 
     def write(self, identity: Identity) -> None:
-        """Write an identity; returns once it is on the disk. Raises OSError."""
+        """Save a store identity; returns once it is on the disk. Raises OSError."""
 
 
 class ProcessMemory:
@@ -58,11 +58,11 @@ class ProcessMemory:
         self._identity: Identity | None = None
 
     def read(self) -> Identity | None:
-        """Return the store identity that this process saw last; None if it saw none."""
+        """Return the store identity that was written last in this process; None without one."""
         return self._identity
 
     def write(self, identity: Identity) -> None:
-        """Remember a store identity in this process."""
+        """Remember a store identity in the memory of this process only."""
         self._identity = identity
 
 
@@ -78,7 +78,7 @@ class FileMemory:
         return str(self._path)
 
     def read(self) -> Identity | None:
-        """Read the store identity from the file; None if there is no valid one."""
+        """Read the store identity from the file; None without a file. Raises IdentityUnreadable."""
         try:
             fields = json.loads(self._path.read_text("ascii"))
             return Identity(str(fields["store"]), int(fields["sweeps"]))
@@ -89,7 +89,7 @@ class FileMemory:
             raise IdentityUnreadable(str(self._path), why) from error
 
     def write(self, identity: Identity) -> None:
-        """Replace the file, and wait until it is on the disk. Raises OSError."""
+        """Replace the file by a store identity, flushed to the disk. Raises OSError."""
         number, name = tempfile.mkstemp(prefix=DRAFT, dir=self._path.parent)
         try:
             with os.fdopen(number, "w", encoding="ascii") as file:
@@ -113,7 +113,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def memory_of(settings: Settings) -> Memory:
-    """Opens the file in which a server process remembers the identity of its store.
+    """Returns the file in which to remember the store's identity, or memory if not writable.
 
     Raises SettingInvalid if LEADHAND_STATE_DIR is not writable. Without that variable it uses the
     user's state folder; if that is not writable, it logs a warning and remembers nothing.

@@ -61,7 +61,7 @@ class Imports:
         return found
 
     def tree(self, root: SessionRef) -> list[SessionRef]:
-        """Read a session and all that it started, directly or not: those first that start none."""
+        """Read a session and all its descendants that exist, children before their parents."""
         found = [root]
         for one in found:
             with self._away():
@@ -75,7 +75,7 @@ class Imports:
         return [one for one, exists in zip(reversed(found), reversed(exist), strict=True) if exists]
 
     def due(self, tree: Sequence[SessionRef]) -> dict[str, Due]:
-        """Read what is due for these sessions, by session."""
+        """Read the outbox messages and lease times of these sessions, by session id."""
         found = {one.id: Due([], {}) for one in tree}
         with self._away():
             for message, _ in self._scan("errands"):
@@ -94,7 +94,7 @@ class Imports:
         return cast("Iterator[tuple[str, float]]", rows)
 
     def copy(self, ref: SessionRef, target: Imports) -> Copy:
-        """Copy the records of a session to `target`. They expire unless it is imported."""
+        """Copy a session's records to hidden keys of another store; they expire if not imported."""
         mark = f"~{secrets.token_hex(8)}"
         with self._away():
             counts = {part: target.put(ref, part + mark, self._read(ref, part)) for part in PARTS}
@@ -143,7 +143,7 @@ class Imports:
                 after = f"({name}"
 
     def put(self, ref: SessionRef, part: str, commands: Iterator[tuple[str, ...]]) -> int:
-        """Write a part; returns its size."""
+        """Write a part of a session's data by Redis commands, with an expiry; returns its size."""
         key = self._keys.part(ref, part)
         for some in _batches(commands):
             with self._away(), self._redis.pipeline(transaction=True) as pipe:

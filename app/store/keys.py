@@ -191,27 +191,27 @@ class Keys(NamedTuple):
         return f"{self.prefix}:id:{session}"
 
     def idempotency(self, key: str) -> str:
-        """Return the key that stores an Idempotency-Key."""
+        """Return the Redis key that stores the session created under an Idempotency-Key."""
         return f"{self.prefix}:idem:{key}"
 
     def program(self, program: str) -> str:
-        """Return the key of a program."""
+        """Return the Redis key of a program, by the program's hash."""
         return f"{self.prefix}:program:{program}"
 
     def named(self, part: str, name: str) -> str:
-        """Return the key of a stack or workflow session, by its name."""
+        """Return the Redis key of a record by its kind and name, such as a stack or saved views."""
         return f"{self.prefix}:{part}:{name}"
 
     def owned(self, token: str) -> str:
-        """Return the key of the set of a token's active sessions."""
+        """Return the Redis key of the set of an API token's active sessions."""
         return f"{self.prefix}:owned:{token}"
 
     def token_key(self, mark: str) -> str:
-        """Return the key that stores the Idempotency-Key of a request for a token."""
+        """Return the Redis key that stores the Idempotency-Key of a request for an API token."""
         return f"{self.prefix}:token-key:{mark}"
 
     def spent(self, token: str, day: int) -> str:
-        """Return the key of the usage counters of a token on a day."""
+        """Return the Redis key of the usage counters of an API token on a day."""
         return f"{self.prefix}:spent:{token}:{day}"
 
 

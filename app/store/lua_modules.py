@@ -97,14 +97,14 @@ class Source(NamedTuple):
 
 
 def load(file: str, read: Reader) -> Source:
-    """Reads a Lua file and the modules that it requires."""
+    """Reads a Lua file, and lists the paths of the modules that its header requires."""
     text = read(file)
     paths = ", ".join(_REQUIRES.findall(text)).split(",")
     return Source(file, text, tuple(path.strip() for path in paths if path.strip()))
 
 
 def modules_of(sources: Iterable[Source], read: Reader) -> tuple[Source, ...]:
-    """Returns the modules that these files require, directly or not, in loading order."""
+    """Loads the modules that these files require, dependencies first; raises if one is missing."""
     ordered: dict[str, Source] = {}
 
     def add(path: str, above: tuple[str, ...]) -> None:
@@ -130,7 +130,7 @@ def modules_of(sources: Iterable[Source], read: Reader) -> tuple[Source, ...]:
 
 
 def compose(sources: Iterable[Source], modules: Iterable[Source]) -> str:
-    """Generates the Lua statements that load all modules into the table `modules`."""
+    """Generates Lua code that loads modules into a table. Raises UndeclaredModule."""
     modules = tuple(modules)
     known = {_name(module.file) for module in modules}
     for source in (*modules, *sources):

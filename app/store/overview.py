@@ -42,7 +42,7 @@ class OverviewReads:
         self._away = away
 
     def next(self, part: str, limit: int) -> list[StoredStep]:
-        """Read the first steps in the sorted set `leases` or `ready`."""
+        """Read the first steps, with record and route, in the sorted set `leases` or `ready`."""
         with self._away():
             found = self._redis.zrange(self._keys.everywhere(part), 0, limit - 1)
         members = [member.split("|", 2) for member in cast("list[str]", found)]
@@ -64,7 +64,7 @@ class OverviewReads:
         ]
 
     def past(self, part: str, now_ms: int) -> OverdueCount:
-        """Count the overdue entries in the sorted set `leases` or `ready`."""
+        """Count all and overdue entries of `leases` or `ready`, with the oldest overdue time."""
         key = self._keys.everywhere(part)
         with self._away(), self._redis.pipeline(transaction=False) as pipe:
             pipe.zcard(key)
@@ -74,7 +74,7 @@ class OverviewReads:
         return OverdueCount(int(entries), int(past), float(first[0][1]) if past and first else None)
 
     def sizes(self, parts: Sequence[str]) -> dict[str, int]:
-        """Count the entries of these sorted sets."""
+        """Count the entries of each of these sorted sets."""
         with self._away(), self._redis.pipeline(transaction=False) as pipe:
             for part in parts:
                 pipe.zcard(self._keys.everywhere(part))
@@ -87,7 +87,7 @@ class OverviewReads:
         return {name: int(number) for name, number in cast("dict[str, str]", found).items()}
 
     def newest_refs(self, status: str, limit: int) -> list[SessionRef]:
-        """Read references to the sessions with a status, newest first."""
+        """Read references to at most `limit` sessions with a status, newest first."""
         with self._away():
             found = self._redis.zrange(self._keys.status(status), 0, limit - 1, desc=True)
             sessions = cast("list[str]", found)
@@ -96,7 +96,7 @@ class OverviewReads:
         return [SessionRef(session, root) for session, root in pairs if root]
 
     def parked(self, refs: Sequence[SessionRef], limit: int) -> dict[SessionRef, list[str]]:
-        """Read the first parked steps of each session."""
+        """Read the addresses of the first parked (waiting) steps of each session."""
         with self._away(), self._redis.pipeline(transaction=False) as pipe:
             for ref in refs:
                 pipe.zrange(self._keys.part(ref, "parked"), 0, limit - 1)
@@ -104,14 +104,14 @@ class OverviewReads:
         return dict(zip(refs, found, strict=True))
 
     def fields(self, refs: Sequence[SessionRef], fields: Sequence[str]) -> list[list[str | None]]:
-        """Read these fields of each session."""
+        """Read these fields of each session's hash, None for a missing one, in the given order."""
         with self._away(), self._redis.pipeline(transaction=False) as pipe:
             for ref in refs:
                 pipe.hmget(self._keys.part(ref, "session"), list(fields))
             return cast("list[list[str | None]]", pipe.execute())
 
     def last_entries(self, refs: Sequence[SessionRef], limit: int) -> list[str]:
-        """Read the last entries of each session's ledger."""
+        """Read the last `limit` entries of each session's ledger (JSON), as one list."""
         with self._away(), self._redis.pipeline(transaction=False) as pipe:
             for ref in refs:
                 pipe.lrange(self._keys.part(ref, "ledger"), -limit, -1)

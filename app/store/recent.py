@@ -28,7 +28,7 @@ class Recent(Generic[K, V]):
         self._changing = threading.Lock()
 
     def get(self, key: K) -> V | None:
-        """The entry of a key; None if there is none."""
+        """Return the entry of a key and mark it as used last; None if there is none."""
         with self._changing:
             if key in self._entries:
                 self._entries.move_to_end(key)

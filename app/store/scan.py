@@ -25,14 +25,14 @@ class KeyScanner:
         self._away = away
 
     def scan(self, cursor: int, count: int) -> tuple[int, list[str]]:
-        """Return a batch of keys under the prefix, and the next cursor; 0 at the end."""
+        """Return a batch of the store's keys and the next cursor, which is 0 at the end."""
         with self._away():
             found = self._redis.scan(cursor, match=self._keys.everywhere("*"), count=count)
         after, keys = cast("tuple[int, list[str]]", found)
         return int(after), keys
 
     def batches(self, key: str, kind: Kind, size: int) -> Iterator[list[str]]:
-        """Yield the members of a set, list or hash in batches; may miss concurrent changes."""
+        """Yield the members of a set or the fields of a hash in batches; may miss changes."""
         names = self._names(key, kind, size)
         while True:
             with self._away():

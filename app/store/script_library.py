@@ -39,7 +39,7 @@ PREFIX = "leadhand_"
 
 @cache
 def text_of(file: str) -> str:
-    """Read one file of `lua/` by its path without the ending; `lib/parts` is generated."""
+    """Returns the Lua code of a file in `lua/`, by path without ending; generates `lib/parts`."""
     if file == "lib/parts":
         return lua_parts()
     return (resources.files("app.store") / "lua" / f"{file}.lua").read_text(encoding="utf-8")
@@ -56,7 +56,7 @@ class Library(NamedTuple):
     body: str
 
     def function(self, verb: str) -> str:
-        """Return the name under which Redis knows the function of a verb."""
+        """Return the name under which Redis registers the Lua function of a verb."""
         return f"{PREFIX}{self.mark}_{verb}"
 
     def text(self, since: int) -> str:

@@ -58,12 +58,12 @@ class Scripts:
         self._idle: list[tuple[int, float, ConnectionInterface]] = []
 
     def call(self, name: Verb, values: Sequence[str]) -> bytes:
-        """Run a Lua function with three keys and its arguments; returns the reply."""
+        """Run the Lua function of a verb with its keys and arguments; returns the reply."""
         count, rest = _rest(values)
         return self._with_connection(lambda c: self._call(c, name, count, rest))
 
     def call_all(self, name: Verb, calls: Sequence[Sequence[str]]) -> list[bytes]:
-        """Run a Lua function several times in one round trip; returns the replies.
+        """Run a Lua function once per call in one round trip; returns the replies.
 
         Each call is atomic by itself: after an error, any of them may have run.
         """
@@ -83,7 +83,7 @@ class Scripts:
         return cast("list[bytes | None]", found)
 
     def ask(self, commands: Sequence[Sequence[str]]) -> list[object]:
-        """The replies to commands that only read, undecoded, in one round trip."""
+        """Send read commands in one round trip; returns their replies, undecoded."""
         packed = [_command(*command) for command in commands]
         return self._with_connection(lambda c: [*_send_all(c, packed)])
 
@@ -135,14 +135,14 @@ class Scripts:
 
 
 def decoded_map(reply: object) -> dict[str, str]:
-    """The reply of HGETALL, which is a list in older versions of the protocol."""
+    """Decodes a reply of HGETALL, a map or a flat list, to a dict of texts."""
     flat = cast("dict[bytes, bytes] | list[bytes]", reply)
     pairs = flat.items() if isinstance(flat, dict) else zip(flat[::2], flat[1::2], strict=True)
     return {name.decode(): value.decode() for name, value in pairs}
 
 
 def ms_of_time(reply: object) -> int:
-    """The reply of TIME in ms."""
+    """Converts a reply of the Redis command TIME to milliseconds."""
     seconds, micros = cast("list[bytes]", reply)
     return int(seconds) * 1000 + int(micros) // 1000
 

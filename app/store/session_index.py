@@ -63,7 +63,7 @@ class Coverage(NamedTuple):
 
 
 def folder_fact(path: str) -> str | None:
-    """Returns the hash of a folder's path for the index `facts`; None if it is not indexed.
+    """Returns the hash of a folder's path for an index; None for `/` and for very deep paths.
 
     >>> folder_fact("/work"), folder_fact("/")
     ('342f2f6ad141ea11', None)
@@ -86,13 +86,13 @@ class SessionIndex:
         self._sessions = keys.everywhere("sessions")
 
     def walk(self, status: str | None, before: Place) -> Iterator[Place]:
-        """Yield the sessions of a status (None: all), newest first."""
+        """Yield the sessions of a status (None: all) created before a point, newest first."""
         while found := self.page(status, before=before, limit=BATCH):
             yield from found
             before = found[-1]
 
     def page(self, status: str | None, *, before: Place, limit: int) -> list[Place]:
-        """Read some sessions of a status (None: all), newest first; empty at the end."""
+        """Read at most `limit` sessions of a status (None: all) before a point, newest first."""
         key = self._keys.status(status) if status else self._sessions
         start = 0
         while True:
@@ -107,7 +107,7 @@ class SessionIndex:
             start += limit  # all of them have the same ms, and were returned before
 
     def walk_fact(self, fact: str, value: str, before: Place) -> Iterator[Place]:
-        """Yield the sessions with this value in the index `facts`, newest first."""
+        """Yield the sessions with this value of a fact, such as a label, newest first."""
         start = f"{fact}<{value}<"
         top = f"({start}{_digits(before.at)}<{before.session}"
         while True:
@@ -127,7 +127,7 @@ class SessionIndex:
     def sizes(
         self, period: Period, *, statuses: Collection[str], facts: Mapping[str, str]
     ) -> Sizes:
-        """Count the sessions in each of these indexes, in one round trip."""
+        """Count the sessions of a period: all, those in these statuses, and those of each fact."""
         first, last = period.first_ms, period.before.at
         with self._away(), self._redis.pipeline(transaction=False) as pipe:
             pipe.zcount(self._sessions, first, last)
@@ -140,7 +140,7 @@ class SessionIndex:
         return Sizes(total, sum(counts[: len(statuses)]), by_fact)
 
     def coverage(self, period: Period) -> Coverage:
-        """Check whether the index `facts` lists all sessions of a period."""
+        """Check how far the index `facts` is complete, and count sessions that it may miss."""
         with self._away():
             marks = cast(
                 "Sequence[str]",
@@ -167,7 +167,7 @@ class SessionIndex:
         pipe.zlexcount(self._facts, f"[{start}{_digits(first)}", f"({start}{_digits(last)}=")
 
     def unlist(self, place: Place, facts: Mapping[str, str]) -> None:
-        """Remove a deleted session from the indexes."""
+        """Remove a deleted session from the index of all sessions and from the index `facts`."""
         lines = [f"{f}<{value}<{_digits(place.at)}<{place.session}" for f, value in facts.items()]
         with self._away(), self._redis.pipeline(transaction=False) as pipe:
             pipe.zrem(self._sessions, place.session)

@@ -70,7 +70,7 @@ class SessionReads:
         self._clock = clock
 
     def find(self, session: str) -> tuple[SessionRef, dict[str, str]] | None:
-        """Read the hash of a session, whose root is mostly itself; None if it does not exist."""
+        """Read a session's reference and hash; None if the session does not exist."""
         guess = SessionRef(session, session)
         with self._away():
             root, fields = self._scripts.ask([("GET", self._keys.id(session)), self._hash(guess)])
@@ -85,9 +85,10 @@ class SessionReads:
     def records(
         self, asked: Sequence[tuple[SessionRef, Sequence[str]]], *, most: int
     ) -> list[SessionRecords]:
-        """Read the records that views show, of these sessions with these nodes.
+        """Read what views show of several sessions, such as steps, turns and warnings.
 
-        `most` limits the steps of each. Takes two round trips for each AT_ONCE sessions.
+        `most` limits the steps of each; turns are those of the given nodes. Takes two
+        round trips for each AT_ONCE sessions.
         """
         found: list[SessionRecords] = []
         for start in range(0, len(asked), AT_ONCE):

@@ -46,7 +46,7 @@ class StackReads:
         return cast("list[str]", found)
 
     def heads(self, stacks: Sequence[str]) -> list[tuple[dict[str, str], int, str | None]]:
-        """Read the record of each stack, its depth, and the id on top."""
+        """Read the record, the depth and the id of the top workflow session of each stack."""
         with self._away(), self._redis.pipeline(transaction=False) as pipe:
             for stack in stacks:
                 pipe.hgetall(self._keys.named("stack", stack))

@@ -22,7 +22,7 @@ class StatisticsReads:
         self._away = away
 
     def days(self, days: Iterable[int]) -> dict[int, dict[str, str]]:
-        """Read the counters of these days (numbers of days since 1970)."""
+        """Read the counters of statistics of these days, by day (number of days since 1970)."""
         wanted = list(days)
         with self._away(), self._redis.pipeline(transaction=False) as pipe:
             for day in wanted:

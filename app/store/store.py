@@ -107,7 +107,7 @@ class Store:
         ledger: str = "",
         transcript: Sequence[str] = (),
     ) -> Reply:
-        """Run a Lua function on one session."""
+        """Run the Lua function of a verb on one session, atomically; returns its reply."""
         values = self._values(ref, program, Call(arguments, outcome, ledger, transcript))
         with self._translate_errors():
             return Reply.model_validate_json(self._scripts.call(verb, values))
@@ -115,11 +115,11 @@ class Store:
     def run_all(
         self, verb: Verb, ref: SessionRef, program: str, each: Sequence[Call]
     ) -> list[Reply]:
-        """Run a transition on one session several times, as `run_each`."""
+        """Run a Lua function once per call on one session, in one round trip; returns replies."""
         return self.run_each(verb, [(ref, program, call) for call in each])
 
     def run_each(self, verb: Verb, each: Sequence[tuple[SessionRef, str, Call]]) -> list[Reply]:
-        """Run a transition on sessions with their programs, each one atomic by itself.
+        """Run a Lua function on several sessions in one round trip, each atomic by itself.
 
         After an error any of them may have run: run each one again by itself.
         """
@@ -156,7 +156,10 @@ class Store:
         return self.run("due", SessionRef("", ""), "", arguments)
 
     def accept(self, arguments: Mapping[str, JsonValue]) -> Reply:
-        """Accept the data in Redis as this fleet's store, over an unverified connection."""
+        """Accept the data in Redis as this fleet's store, and give it the new id in `arguments`.
+
+        It uses an unverified connection. Replies accepted or changed.
+        """
         values = self._values(SessionRef("", ""), "", Call(arguments))
         with self._translate_errors():
             scripts = Scripts(self._redis, self._read, None)
@@ -181,12 +184,12 @@ class Store:
             self._redis.zrem(self.keys.everywhere(due), member)
 
     def postpone(self, due: Due, member: str, ms: int) -> None:
-        """Postpone a due entry, if it is still listed."""
+        """Set the time of a due entry to `ms` from now, if it is still listed."""
         with self._translate_errors():
             self._redis.zadd(self.keys.everywhere(due), {member: self.now_ms() + ms}, xx=True)
 
     def find_submitted(self, key: str) -> tuple[str, str] | None:
-        """Read the session and body hash stored for an Idempotency-Key; None if deleted."""
+        """Read the session and body hash of an Idempotency-Key; None if the session is gone."""
         with self._translate_errors():
             existing = self._redis.get(self.keys.idempotency(key))
         session, _, body = str(existing or "").partition("|")
@@ -214,7 +217,7 @@ class Store:
         return {session for session, found in zip(sessions, answers, strict=True) if found}
 
     def due_hooks(self, limit: int) -> list[str]:
-        """Read the due webhook deliveries, each as ``session|root|delivery``."""
+        """Read at most `limit` due webhook deliveries, each as ``session|root|delivery``."""
         key, now = self.keys.everywhere("hooks"), self.now_ms()
         with self._translate_errors():
             return _texts(self._redis.zrangebyscore(key, "-inf", now, start=0, num=limit))
@@ -227,7 +230,7 @@ class Store:
     # Reading
 
     def workers_now(self) -> tuple[dict[str, str], int]:
-        """All inventories, expired ones included, and the server's time in ms."""
+        """Read all workers' inventories, expired ones included, and the server's time in ms."""
         everywhere = self.keys.everywhere("workers")
         with self._translate_errors():
             found, at = self._scripts.ask([("HGETALL", everywhere), ("TIME",)])
@@ -239,7 +242,7 @@ class Store:
             self._redis.ping()
 
     def ref(self, session: str) -> SessionRef | None:
-        """Return the session with its root, or None if it does not exist."""
+        """Look up a session's root; returns both as a reference, None if it does not exist."""
         with self._translate_errors():
             root = self._redis.get(self.keys.id(session))
         return SessionRef(session, str(root)) if root else None
@@ -262,7 +265,7 @@ class Store:
         }
 
     def program(self, program: str) -> str | None:
-        """Read the document of a program, or None if no session uses it any more."""
+        """Read the document of the program with this hash; None if no session uses it any more."""
         with self._translate_errors():
             found = self._redis.hget(self.keys.program(program), "document")
         return None if found is None else str(found)
@@ -278,7 +281,7 @@ class Store:
             return _texts(self._redis.hkeys(self.keys.part(ref, part)))
 
     def turns(self, ref: SessionRef, ids: Sequence[str]) -> dict[str, TurnRecord]:
-        """Read the records of these turns, without those that never opened."""
+        """Read the records of these turns (runs of a loop or block), without unopened ones."""
         found = self.values(ref, "turns", ids)
         return {a: TurnRecord.model_validate_json(text) for a, text in found.items()}
 
@@ -299,7 +302,7 @@ class Store:
             return _texts(self._redis.lrange(self.keys.part(ref, part), start, end))
 
     def transcript(self, ref: SessionRef, start: int, most: int) -> tuple[int, list[str]]:
-        """Read transcript records from a position on, and the number of dropped records."""
+        """Read `most` transcript records from a position on, and the number of dropped records."""
         while True:
             dropped = self._dropped(ref)
             place = max(0, start - dropped)
@@ -316,19 +319,19 @@ class Store:
             return _map(self._redis.hgetall(self.keys.part(ref, "plan")))
 
     def outcomes(self, ref: SessionRef) -> dict[str, str]:
-        """Read all outcomes (JSON), by address."""
+        """Read the outcomes of all steps of a session (JSON), by step address."""
         with self._translate_errors():
             return _map(self._redis.hgetall(self.keys.part(ref, "out")))
 
     def children(self, ref: SessionRef) -> set[str]:
-        """Read the ids of the session's children."""
+        """Read the ids of a session's child sessions."""
         with self._translate_errors():
             return set(_texts(self._redis.smembers(self.keys.part(ref, "children"))))
 
     def events(
         self, after: Mapping[SessionRef, str], *, limit: int, block_ms: int
     ) -> dict[SessionRef, list[Event]]:
-        """Read events after these ids, in order; waits up to `block_ms` for the first."""
+        """Read events of sessions after these ids, in order; waits up to `block_ms` for one."""
         streams: dict[bytes | str | memoryview[int], int | bytes | str | memoryview[int]] = {
             self.keys.part(ref, "events"): start for ref, start in after.items()
         }
@@ -378,7 +381,7 @@ class Store:
         return TokenStore(self._redis, self.keys, self._translate_errors)
 
     def part(self, kind: Callable[[Redis, Keys, Away], P]) -> P:
-        """Return an object of this class, which reads and writes some keys of the store."""
+        """Create an object of this class with the store's Redis client and keys."""
         return kind(self._redis, self.keys, self._translate_errors)
 
     def foreign_data(self) -> ForeignData:
@@ -434,7 +437,7 @@ class Store:
             raise StoreUnknown(self.where(), state, expected_identity.id, id_ or "")
 
     def where(self) -> str:
-        """Return the URL of Redis without its password, for messages."""
+        """Return the location of Redis for messages: its host and port, or its socket's path."""
         target = self._redis.connection_pool.connection_kwargs
         return str(target.get("path") or f"{target.get('host')}:{target.get('port')}")
 

@@ -25,23 +25,23 @@ class TokenStore:
         self._away = away
 
     def put(self, token: str, text: str) -> None:
-        """Store a token record."""
+        """Store the record of an API token under its id, replacing any earlier one."""
         with self._away():
             self._redis.hset(self._keys.everywhere("tokens"), token, text)
 
     def get(self, token: str) -> str | None:
-        """Read a token record, or None."""
+        """Read the record of an API token by its id; None if there is none."""
         with self._away():
             return cast("str | None", self._redis.hget(self._keys.everywhere("tokens"), token))
 
     def all(self) -> Mapping[str, str]:
-        """Read all token records by id."""
+        """Read the records of all API tokens, by token id."""
         with self._away():
             found = self._redis.hgetall(self._keys.everywhere("tokens"))
         return cast("dict[str, str]", found)
 
     def delete(self, token: str) -> bool:
-        """Delete a token; returns whether it existed."""
+        """Delete an API token and its time of last use; returns whether it existed."""
         with self._away(), self._redis.pipeline(transaction=False) as pipe:
             pipe.hdel(self._keys.everywhere("tokens"), token)
             pipe.hdel(self._keys.everywhere("token-uses"), token)
@@ -61,17 +61,17 @@ class TokenStore:
             return cast("str | None", self._redis.get(self._keys.token_key(mark)))
 
     def delete_claim(self, mark: str) -> None:
-        """Delete an Idempotency-Key."""
+        """Delete the text that is stored under an Idempotency-Key."""
         with self._away():
             self._redis.delete(self._keys.token_key(mark))
 
     def record_use(self, token: str, at_ms: int) -> None:
-        """Store when a token was used last."""
+        """Store the time (ms) at which an API token was used last."""
         with self._away():
             self._redis.hset(self._keys.everywhere("token-uses"), token, str(at_ms))
 
     def last_uses(self) -> Mapping[str, int]:
-        """Read when each token was used last."""
+        """Read the time (ms) at which each API token was used last, by token id."""
         with self._away():
             found = self._redis.hgetall(self._keys.everywhere("token-uses"))
         return {token: int(at) for token, at in cast("dict[str, str]", found).items()}

@@ -63,7 +63,7 @@ class Webhooks:
         return self._store.due_hooks(limit)
 
     def deliver(self, line: str) -> Word:
-        """Try a delivery once; if it fails, schedule the next try."""
+        """Send a webhook delivery once, schedule a retry if it fails, and return what happened."""
         session, root, delivery = line.split("|", 2)
         ref = SessionRef(session, root)
         mine: dict[str, JsonValue] = {
@@ -127,7 +127,7 @@ def wait_ms(tries: int) -> int:
 
 
 def body_of(view: SessionView, delivery: str, happened: Delivery) -> bytes:
-    """Builds the JSON body of a webhook."""
+    """Builds the JSON body of a webhook about a session, as bytes."""
     then: dict[str, JsonValue] = {
         **view.model_dump(mode="json", include=_SESSION_FIELDS),
         "status": happened.status,

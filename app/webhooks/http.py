@@ -50,7 +50,10 @@ def post(
     total_s: float = TOTAL_S,
     context: ssl.SSLContext | None = None,
 ) -> Posted:
-    """Send one HTTP POST request within `total_s`, without redirects or proxies."""
+    """Send one HTTP POST without redirects or proxies; returns whether it arrived, and why not.
+
+    It takes at most `total_s`, and is refused if the egress rules forbid the URL.
+    """
     to = destination(url)
     deadline = _Deadline(total_s)
     refused = refusal(to, hosts)

@@ -10,7 +10,7 @@ from leadhand.models.approvals import approval_key, read_approvals
 
 
 def approved_digest(file: Path, env: Mapping[str, str]) -> str | None:
-    """Returns the digest with which a file was approved; None if it was not."""
+    """Returns the digest of the text with which the user approved a file; None if not approved."""
     return read_approvals(user_state.approvals_file(env)).get(approval_key(file))
 
 

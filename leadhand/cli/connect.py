@@ -45,7 +45,7 @@ def open_client(*, outlives_attempt: bool = False) -> Iterator[Client]:
 
 @contextmanager
 def reach(*, outlives_attempt: bool = False) -> Iterator[tuple[str, str | None]]:
-    """Yields URL and token of the API; the user's services keep running inside the `with` block.
+    """Yields the API's URL and token; without LEADHAND_URL it starts the user's own services.
 
     With `outlives_attempt` the token is the session's where there is one.
     """

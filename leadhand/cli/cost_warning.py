@@ -34,7 +34,7 @@ def _warn(client: Client, agents: Callable[[], Iterable[str | None]]) -> None:
 
 
 def unknown_costs(asked: Iterable[str | None], agents: Iterable[AgentView]) -> Iterator[str]:
-    """Returns a sentence for each agent that reports no cost and has no prices.
+    """Yields a warning for each requested agent that reports no cost and has no prices.
 
     None is the default agent.
     """
@@ -50,7 +50,7 @@ def unknown_costs(asked: Iterable[str | None], agents: Iterable[AgentView]) -> I
 
 
 def agents_of(document: LoopDocument | WorkflowDocument | PlanDocument) -> Iterator[str | None]:
-    """Returns the agents that a document uses, without commands and functions."""
+    """Yields the name of each agent that a document uses, None for the default agent."""
     if isinstance(document, PlanDocument):
         yield from _agents_of_plan(document)
         return

@@ -15,21 +15,21 @@ _PYTHON = "leadhand.python"
 
 
 def env_options(command: _F) -> _F:
-    """Adds --env, --env-file and --python; the functions below have their values."""
+    """Adds the options --env, --env-file and --python to a command."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
 
 
 def passed_variables() -> Mapping[str, str]:
-    """The variables that the options of the running command pass; --env before --env-file."""
+    """Returns the variables that --env and --env-file of the running command give; --env wins."""
     context = click.get_current_context(silent=True)
     held: Mapping[str, Mapping[str, str]] = {} if context is None else context.meta.get(_META, {})
     return {**held.get("file", {}), **held.get("env", {})}
 
 
 def chosen_python() -> str | None:
-    """The Python that the option --python of the running command names."""
+    """Returns the value of the running command's option --python; None if it was not given."""
     context = click.get_current_context(silent=True)
     return None if context is None else context.meta.get(_PYTHON)
 

@@ -28,7 +28,7 @@ def code_of(status: str) -> int:
 
 
 def worst(statuses: Iterable[str]) -> int:
-    """Returns the exit code for several sessions: failed takes precedence over halted.
+    """Returns one exit code for several sessions' statuses: failed before halted; 0 for none.
 
     >>> worst(["completed", "failed", "exited"])
     3

@@ -16,7 +16,7 @@ _LOOKUPS, _LISTED = 200, 200
 
 
 def folder_findings(root: Path, folder: Path, client: Client) -> Iterator[Finding]:
-    """Finds folders in `root` without a session, and sessions whose folder is missing.
+    """Yields a warning for each folder in `root` without a session, and session without its folder.
 
     Installations of one user may share `root`: only folders are looked at that were made from one
     in `folder`.

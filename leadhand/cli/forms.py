@@ -29,7 +29,7 @@ def form_of(view: QuestionView) -> Form | None:
 
 
 def form_lines(view: QuestionView) -> Iterator[str]:
-    """Describes what a question accepts: its choices, its fields, and its default."""
+    """Yields lines on what answers a question accepts: choices, form fields, and the default."""
     if view.choices:
         yield f"choices: {', '.join(plain(one) for one in view.choices)}"
     form = form_of(view)
@@ -44,7 +44,7 @@ def form_lines(view: QuestionView) -> Iterator[str]:
 
 
 def parse_fields(form: Form | None, pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
-    """Builds the fields of an answer from dotted names and texts.
+    """Builds the nested fields of an answer from dotted names and texts, typed by the form.
 
     A field of several options may be repeated. What the form does not have is left for the API
     to refuse.
@@ -91,7 +91,7 @@ def read_value(field: Leaf | None, text: str) -> Any:
 def fill_in(
     form: Form, *, read_line: Callable[[], str | None], say: Callable[[str], None]
 ) -> dict[str, Any] | None:
-    """Asks for each field of a form on the terminal; None if the user gives up.
+    """Prompts for each field of a form and returns the values; None if the user gives up.
 
     An empty line leaves a field out. At a field that must be given it leaves the prompts.
     """

@@ -12,7 +12,7 @@ class Group(click.Group):
     """Lists its commands with their first sentences, which may take several lines."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write a line or more for each command."""
+        """Write the help's list of commands, each with the whole first sentence of its help."""
         commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
         rows = [(name, one.get_short_help_str(_WHOLE)) for name, one in commands if one is not None]
         with formatter.section("Commands"):

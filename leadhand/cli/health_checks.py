@@ -38,7 +38,7 @@ _READY_MADE = ("claude", "codex")
 
 
 def findings() -> Iterator[Finding]:
-    """Run all checks of `leadhand doctor`, in order of their dependencies."""
+    """Run all checks of `leadhand doctor` and yield their results; starts the user's services."""
     folder = Path.cwd()
     yield python_finding(sys.version_info[:2])
     try:
@@ -70,7 +70,7 @@ def python_finding(version: tuple[int, int]) -> Finding:
 
 
 def disk_finding(free: int) -> Finding:
-    """Checks whether enough of the disk is free."""
+    """Checks whether this number of free bytes on the disk is enough; otherwise it is a warning."""
     megabytes = free // 1024**2
     if megabytes < _LEAST_FREE_MB:
         return Finding("warn", "disk", f"{megabytes} MB are free", "make room: state must fit")
@@ -86,7 +86,7 @@ def _bound(home: Path) -> Path | None:
 
 
 def server_program(redis_url: str | None, home: Path | None = None) -> Finding:
-    """Checks which Redis server can serve the data in the state folder."""
+    """Checks that a Redis server is installed that can read the data in the state folder."""
     if redis_url is not None:
         return Finding("ok", "redis", "LEADHAND_REDIS_URL names one")
     try:
@@ -156,7 +156,7 @@ def _agent(name: str, program: str, *, is_named: bool) -> Finding:
 def services(
     settings: ClientSettings, folder: Path, home: Path | None = None, *, patience_s: float = 3.0
 ) -> Iterator[Finding]:
-    """Checks whether the API, its Redis and its workers respond."""
+    """Checks the API, its Redis, workers, agents and folders; without a URL it starts services."""
     try:
         url, token = settings.url, settings.token
         if url is None:
@@ -192,7 +192,7 @@ def _worktrees() -> Path:
 
 
 def store_memory(store: StoreView) -> Finding:
-    """Checks whether a restarted API would notice that Redis lost its data."""
+    """Checks whether a restarted API would notice that Redis lost its data; warns if not."""
     if store.file is None:
         text = "the API does not store the id of its store, so it cannot notice an emptied Redis"
         return Finding("warn", "store", text, "set LEADHAND_STATE_DIR to a folder that is kept")
@@ -220,13 +220,13 @@ def _workers(workers: list[WorkerView]) -> Iterator[Finding]:
 
 
 def agents_faults(workers: list[WorkerView]) -> Iterator[Finding]:
-    """Checks for errors in the agents files of the workers."""
+    """Yields a failure for each error in the agents files of the workers."""
     texts = (fault.text for worker in workers for fault in worker.agents_faults)
     yield from (_agents_fault(text) for text in dict.fromkeys(texts))
 
 
 def tools_faults(workers: list[WorkerView]) -> Iterator[Finding]:
-    """Checks for tools of the workers that cannot be used, with the reasons."""
+    """Yields a failure with the reason for each tool of the workers that cannot be used."""
     tools = (tool for worker in workers for tool in worker.tools_here if tool.why_not)
     texts = dict.fromkeys(f"{tool.name}: {tool.why_not}" for tool in tools)
     fix = "correct it; files are read again"
@@ -234,7 +234,7 @@ def tools_faults(workers: list[WorkerView]) -> Iterator[Finding]:
 
 
 def check_default_agent(agents: list[AgentView]) -> Iterator[Finding]:
-    """Checks whether any place can use the default agent."""
+    """Yields a warning with the reasons if no place (worker host) can use the default agent."""
     for agent in agents:
         if agent.default and not agent.usable_at:
             why = "; ".join(plain(why) for why in agent.why_not.values())
@@ -243,7 +243,7 @@ def check_default_agent(agents: list[AgentView]) -> Iterator[Finding]:
 
 
 def backlog(fleet: FleetView) -> Iterator[Finding]:
-    """Checks for overdue leases or steps, failed exports, and queues without a worker."""
+    """Yields findings on overdue leases and steps, troubles, failed exports and unserved queues."""
     if is_late(fleet.leases) or is_late(fleet.ready):
         mend = "every API and worker sweeps: see their logs"
         yield Finding("warn", "sweep", overdue_line(fleet), mend)
@@ -264,7 +264,7 @@ def backlog(fleet: FleetView) -> Iterator[Finding]:
 
 
 def clock_finding(skew_s: float) -> Finding:
-    """Compares this host's clock with that of Redis, which leases depend on."""
+    """Returns a warning if this host's clock differs too much from that of Redis, otherwise ok."""
     if abs(skew_s) > _MOST_SKEW_S:
         text = f"this clock and that of Redis differ by about {skew_s:.0f} s"
         return Finding("warn", "clock", text, "set both by NTP; the times shown are wrong")

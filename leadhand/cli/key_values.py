@@ -8,7 +8,7 @@ import click
 
 
 def pairs_of(texts: Iterable[str], option: str) -> Iterable[tuple[str, str]]:
-    """Parses texts of the form KEY=VALUE. Raises ClickException for a text without `=`."""
+    """Yields (key, value) of texts KEY=VALUE. Raises ClickException without `=` or for repeats."""
     seen = set[str]()
     for text in texts:
         key, sign, value = text.partition("=")

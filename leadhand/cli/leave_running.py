@@ -18,7 +18,7 @@ class Terminated(SystemExit):
 
 @contextmanager
 def leaving_running(sessions: Sequence[str], state: str = "continues") -> Iterator[None]:
-    """On SIGTERM, says how to follow the sessions, which continue, and exits with HALTED.
+    """Within its `with` block, SIGTERM prints how to follow the sessions, and exits.
 
     `state` is the predicate of a sentence on a session.
     """
@@ -38,7 +38,7 @@ def leaving_running(sessions: Sequence[str], state: str = "continues") -> Iterat
 
 @contextmanager
 def following(session: str) -> Iterator[None]:
-    """On SIGTERM or Ctrl-C, says that the session continues, and exits with HALTED."""
+    """Within its `with` block, SIGTERM or Ctrl-C exits and prints that the session continues."""
     try:
         with leaving_running([session]):
             yield

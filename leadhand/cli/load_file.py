@@ -42,7 +42,7 @@ def run_file(
 
 
 def file_error(file: Path, error: BaseException) -> click.ClickException:
-    """Describes an error in a workflow file as one sentence with the line."""
+    """Returns a ClickException that describes an error in a workflow file, with its line."""
     if environment().get("LEADHAND_DEBUG") == "1":
         traceback.print_exception(error)
     kind = "" if type(error) is ValueError else f"{type(error).__name__}: "

@@ -38,7 +38,7 @@ def answering_questions(
     screen: PlainScreen | LiveScreen | None = None,
     as_json: bool = False,
 ) -> Iterator[None]:
-    """Lets the user answer the sessions' questions on the terminal until the block ends.
+    """Within its `with` block, a thread shows the sessions' questions and reads typed answers.
 
     At a terminal an answer can be typed; anywhere else the command that answers is printed.
     """

@@ -113,7 +113,7 @@ class Conductor:
 
 
 def overridden(document: WorkflowDocument, given: Overrides) -> WorkflowDocument:
-    """Returns the workflow with the settings of the command line, such as another doer."""
+    """Returns a copy of a workflow with the command line's settings, such as another doer."""
     fields = document.model_dump(context=REVEALED)
     fields["budget"] = {**fields["budget"], **given.budget.model_dump(exclude_none=True)}
     if given.doer is not None:
@@ -129,7 +129,7 @@ def overridden(document: WorkflowDocument, given: Overrides) -> WorkflowDocument
 
 
 def with_settings(document: WorkflowDocument, settings: Mapping[str, object]) -> WorkflowDocument:
-    """Sets these fields in all phases of a workflow; keeps a checker's own timeout."""
+    """Returns a workflow with these fields set in all phases; keeps a checker's own timeout."""
     if not settings:
         return document
     fields = document.model_dump(context=REVEALED)

@@ -14,7 +14,7 @@ STDIN = "-"
 def read_task(
     task: str | None, file: Path | None, *, name: str = "TASK", option: str = "--task-file"
 ) -> str:
-    """Returns the text of the task from an argument or a file. Raises UsageError."""
+    """Returns a task's text from an argument, a file, or with `-` stdin. Raises UsageError."""
     if file is not None:
         if task is not None:
             raise click.UsageError(f"give {name} or {option}, not both")

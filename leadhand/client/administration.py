@@ -42,15 +42,15 @@ class Administration(DashboardCalls):
         return self._ask(requests.workers())
 
     def agents(self) -> list[AgentView]:
-        """List the workers' agents with the places where each can be used."""
+        """List the agents that workers offer, with the worker hosts (places) where each can run."""
         return self._ask(requests.agents())
 
     def tools(self) -> list[ToolView]:
-        """List the workers' tools with the places where each can be used."""
+        """List the tools that workers offer, with the worker hosts (places) where each can run."""
         return self._ask(requests.tools())
 
     def queues(self) -> list[QueueView]:
-        """List the queues with their messages and workers."""
+        """List the task queues with counts of messages, ready and running steps, and workers."""
         return self._ask(requests.queues())
 
     def fleet(self) -> FleetView:
@@ -65,7 +65,10 @@ class Administration(DashboardCalls):
         return self._ask(statistics.of_period(first, last))
 
     def fsck(self, *, repair: bool = False) -> FsckView:
-        """Check that the records in Redis and the broker agree; with `repair`, repair them."""
+        """Return where records in Redis and the broker disagree; with `repair`, repair them too.
+
+        All pages are combined; `items` has the first thousand findings.
+        """
         found: FsckView | None = None
         while found is None or found.next is not None:
             cursor = found.next if found is not None else None
@@ -73,11 +76,11 @@ class Administration(DashboardCalls):
         return found
 
     def store(self) -> StoreView:
-        """Get the id of the store in Redis and of the one that the API remembers."""
+        """Get the id of the store in Redis, the id that the API remembers, and if they match."""
         return self._ask(requests.store())
 
     def accept_store(self, *, new: bool = False, replaces: str | None = None) -> StoreView:
-        """Accept the store in Redis, so that the API and all workers use it.
+        """Accept the data in Redis as the store; with `new` even if it is empty or another store.
 
         Without `new` only an older state of the same store is accepted; with it any store, also
         an empty one.
@@ -86,11 +89,11 @@ class Administration(DashboardCalls):
         return self._ask(requests.accept_store(new=new, replaces=replaces))
 
     def limits(self) -> list[Limit]:
-        """List all limits, by key."""
+        """List all limits on concurrent attempts or attempts per minute, sorted by their keys."""
         return self._ask(requests.all_limits())
 
     def limit(self, key: str) -> Limit:
-        """Get the limit of one key. Raises LimitUnknown."""
+        """Get the attempt limit of a key such as `model:NAME`. Raises LimitUnknown without one."""
         return self._ask(requests.limit(key))
 
     def set_limit(
@@ -101,18 +104,18 @@ class Administration(DashboardCalls):
         per_minute: float | None = None,
         seen: Limit | None = None,
     ) -> Limit:
-        """Limit how many attempts with a key run at once, or start per minute.
+        """Set or replace the limit of a key: how many attempts run at once or start per minute.
 
         With `seen`, this and `remove_limit` raise LimitChanged if the limit has changed.
         """
         return self._ask(requests.set_limit(key, concurrency, per_minute, seen))
 
     def remove_limit(self, key: str, *, seen: Limit | None = None) -> None:
-        """Remove the limit of a key; with `seen`, only if it is still that one."""
+        """Remove the limit of a key; with `seen`, raises LimitChanged if it has changed since."""
         self._ask(requests.remove_limit(key, seen))
 
     def tokens(self) -> list[TokenView]:
-        """List all tokens but the API's own, the newest first."""
+        """List all API tokens, newest first, without their secret texts or the API's own token."""
         return self._ask(requests.all_tokens())
 
     def create_token(
@@ -125,7 +128,7 @@ class Administration(DashboardCalls):
         webhook: Webhook | Mapping[str, Any] | None = None,
         idempotency_key: str | None = None,
     ) -> NewToken:
-        """Create a token; only this result has its text.
+        """Create an API token and return it; only this result contains its secret text.
 
         The webhook is called for its sessions, unless their documents name their own. The same key
         with the same arguments returns the same token, unless that is revoked.
@@ -135,7 +138,7 @@ class Administration(DashboardCalls):
         )
 
     def revoke_token(self, token: str) -> None:
-        """Revoke a token, by its id. Raises TokenUnknown."""
+        """Revoke an API token by its id. Raises TokenUnknown if there is no such token."""
         self._ask(requests.revoke_token(token))
 
     def _ask(self, ask: Ask[T]) -> T:

@@ -13,7 +13,7 @@ from leadhand.models.views import SessionView
 def annotation(
     session: str, title: str | None, note: str | None, archived: bool | None
 ) -> Ask[SessionView]:
-    """Builds the request that sets a session's title and note, and whether lists hide it."""
+    """Builds the request that sets a session's title, note or archived flag; None sets nothing."""
     given = {"title": title, "note": note, "archived": archived}
     body = {name: value for name, value in given.items() if value is not None}
     call = Call("PATCH", session_path(session), content=json.dumps(body).encode())

@@ -95,11 +95,11 @@ class AsyncClient(
 
     @property
     def here(self) -> Here:
-        """The environment of the caller, of which new sessions get a part."""
+        """The caller's environment (variables, Python, folder), of which sessions get a part."""
         return self._connection.transport.reach.here
 
     async def session(self, session: str) -> SessionView:
-        """Get a session. Raises SessionUnknown."""
+        """Get the current view of a session by its id. Raises SessionUnknown."""
         return await self._ask(requests.session(session))
 
     async def sessions(
@@ -118,7 +118,7 @@ class AsyncClient(
         limit: int | None = None,
         cursor: str | None = None,
     ) -> Page[SessionView]:
-        """List a page of the sessions that match all filters, the newest first; not archived ones.
+        """List a page of sessions that match all filters, newest first; by default none archived.
 
         `folder` means those beneath too. There are more sessions while a page has a `next`.
         """
@@ -139,7 +139,7 @@ class AsyncClient(
         cursor: str | None = None,
         token: str | None = None,
     ) -> BulkView:
-        """Apply a verb to all sessions that match; a dry run only counts them.
+        """Apply a verb (stop, delete ...) to all matching sessions; by default only count them.
 
         A call with its `token` leaves out what changed since; one with a `next` is not the last.
         """
@@ -152,19 +152,19 @@ class AsyncClient(
     async def steps(
         self, session: str, *, limit: int | None = None, cursor: str | None = None
     ) -> Page[StepView]:
-        """List a session's steps, one page."""
+        """List a page of a session's steps that became ready, with states, sorted by address."""
         return await self._ask(requests.steps(session, limit, cursor))
 
     async def ledger(
         self, session: str, *, limit: int | None = None, cursor: str | None = None
     ) -> Page[LedgerEntry]:
-        """List a session's iterations, one page, in the order in which they ended."""
+        """List a page of a session's loop iterations, in the order in which they ended."""
         return await self._ask(requests.ledger(session, limit, cursor))
 
     def events(
         self, session: str, after: str | None = None, *, output: bool = False
     ) -> AsyncIterator[Event]:
-        """Stream the events after a position, the old ones first, until the session has ended.
+        """Stream a session's events after a position, the stored ones first, until it has ended.
 
         With `output`, also stream the redacted output of running bodies: events of type `output`,
         whose fields have `fence` (the attempt), `seq`, `stream` (stdout, stderr or agent), `text`,
@@ -175,29 +175,29 @@ class AsyncClient(
     async def transcript(
         self, session: str, *, limit: int | None = None, cursor: str | None = None
     ) -> Page[TranscriptEntry]:
-        """List the messages of agents and people in a session, one page, in order."""
+        """List a page of the messages to and from agents and people in a session, in order."""
         return await self._ask(requests.transcript(session, limit, cursor))
 
     async def transcript_text(self, session: str) -> str:
-        """Get the whole transcript as Markdown."""
+        """Return the whole transcript of a session's agents and people as Markdown text."""
         return await self._ask(requests.transcript_text(session))
 
     async def event_page(
         self, session: str, *, after: str | None = None, limit: int | None = None
     ) -> Page[Event]:
-        """List the events so far, one page; `next` is the `after` of the next page."""
+        """List a page of a session's events so far; its `next` is the `after` of the next page."""
         return await self._ask(requests.event_page(session, after, limit))
 
     async def export(self, session: str) -> ExportView:
-        """Get all data of a session."""
+        """Get all stored data of a session in one object: steps, ledger, events and more."""
         return await self._ask(requests.export(session))
 
     async def export_text(self, session: str, part: Literal["all", "ledger"] = "all") -> str:
-        """Get all data of a session as JSON, or the ledger alone as JSON Lines."""
+        """Return all data of a session as JSON text, or only its iterations as JSON Lines."""
         return await self._ask(requests.export_text(session, part))
 
     async def stop(self, session: str, *, seen: SessionView | None = None) -> SessionView:
-        """Stop a session: no new step starts, and running steps are handed back.
+        """Stop a session so that it can be resumed: no step starts, running ones are handed back.
 
         With `seen`, this and the methods below raise SessionChanged if the session has changed.
         """
@@ -227,7 +227,7 @@ class AsyncClient(
     async def retry(
         self, session: str, step: str, *, seen: SessionView | None = None
     ) -> SessionView:
-        """Run a step of a stopped or failed session again, and all that depends on it."""
+        """Resume a stopped or failed session so that a step and all its dependents run again."""
         return await self._steer(requests.control(session, "retry", seen, step=step))
 
     async def exit(
@@ -243,15 +243,15 @@ class AsyncClient(
         return await self._steer(requests.control(session, "abort", seen, reason=reason))
 
     async def flows(self) -> list[FlowView]:
-        """List the flows of the catalog; an invalid one has its error."""
+        """List the flows (stored workflow definitions); an invalid one is listed with its error."""
         return await self._ask(requests.flows())
 
     async def flow(self, name: str) -> FlowView:
-        """Get a flow with its definition. Raises FlowUnknown."""
+        """Get a flow of the catalog by its name, with its definition. Raises FlowUnknown."""
         return await self._ask(requests.flow(name))
 
     async def check_flow(self, definition: Any) -> FlowCheckView:
-        """Validate a flow or graph for the workers here; the result lists all errors."""
+        """Validate a flow or graph, for the workers here, without storing it; list all errors."""
         return await self._ask(requests.check_flow(definition))
 
     async def answer(
@@ -274,7 +274,7 @@ class AsyncClient(
     async def questions(
         self, *, session: str | None = None, limit: int | None = None, cursor: str | None = None
     ) -> Page[QuestionView]:
-        """List the open questions to people, one page: all, or those of a session's tree.
+        """List a page of the open questions to people: of all sessions, or of a session's tree.
 
         A page may have fewer than `limit`; there are more while it has a `next`.
         """
@@ -288,7 +288,7 @@ class AsyncClient(
         limit: int | None = None,
         cursor: str | None = None,
     ) -> Page[InboxMessage]:
-        """List the messages of a session's inbox, one page, the oldest first.
+        """List a page of the messages in a session's inbox, oldest first; marks none as read.
 
         With `unread` only those that neither a turn nor another reader has acknowledged.
         """
@@ -297,7 +297,7 @@ class AsyncClient(
     async def take_messages(
         self, session: str, *, idempotency_key: str | None = None
     ) -> list[InboxMessage]:
-        """Mark the unread messages of a session's inbox as read, and return them.
+        """Mark at most 100 unread messages of a session's inbox as read, and return them.
 
         At most 100 messages, of 64 KiB together; there may be more unless the list is empty.
         """
@@ -312,7 +312,7 @@ class AsyncClient(
         pr_number: int | None = None,
         idempotency_key: str | None = None,
     ) -> InboxMessage:
-        """Send a message of a session to its parent's inbox; a failure calls for a person.
+        """Send a message from a session to its parent's inbox; a failure calls for a person.
 
         It does not end the session. Raises MessageRefused without a parent that can read it.
         """
@@ -323,7 +323,7 @@ class AsyncClient(
     async def hint(
         self, session: str, text: str, *, idempotency_key: str | None = None
     ) -> InboxMessage:
-        """Send a hint to a session; its next turn begins with it. Raises MessageRefused."""
+        """Send a hint text to a session; its next agent turn reads it. Raises MessageRefused."""
         return await self._ask(requests.hint(session, text, idempotency_key))
 
     async def annotate(
@@ -343,15 +343,16 @@ class AsyncClient(
     async def rehome(
         self, session: str, place: str, *, seen: SessionView | None = None
     ) -> SessionView:
-        """Move a session and its waiting steps to another place."""
+        """Move a session and its waiting steps to another place (a worker host)."""
         return await self._steer(requests.rehome(session, place, seen))
 
     async def delete(
         self, session: str, *, force: bool = False, seen: SessionView | None = None
     ) -> SessionView | None:
-        """Delete an ended session. Raises SessionStillRuns until it has ended.
+        """Delete an ended session; with `force`, abort one that runs and delete it at its end.
 
-        With `force` a running session is aborted first, and returned; None once it is deleted.
+        Returns None once it is deleted, until then the session that is being aborted. Without
+        `force`, raises SessionStillRuns for one that has not ended.
         """
         return await self._ask(requests.delete(session, force=force, seen=seen))
 
@@ -363,13 +364,13 @@ class AsyncClient(
         limit: int | None = None,
         cursor: str | None = None,
     ) -> DiffsPage:
-        """Get a page of the diffs of the doers' work, in one iteration or in all."""
+        """Get a page of the diffs of a session's file changes, or the reason why there are none."""
         return await self._ask(requests.diffs(session, iteration, limit, cursor))
 
     async def output(
         self, session: str, *, step: str | None = None, limit: int | None = None
     ) -> list[OutputView]:
-        """Get the live output of the latest attempts, of one step or of all, newest first."""
+        """Get recent output of a session's latest attempts, of one step or all, newest first."""
         return (await self._ask(requests.output(session, step, limit))).items
 
     async def receipt(self, session: str) -> ReceiptView:

@@ -19,12 +19,12 @@ class AsyncConnection:
         self._held = ExitStack()
 
     async def open(self) -> None:
-        """Find the API, or start the embedded services, in a thread."""
+        """Find the API or start embedded services, in a thread, and create the transport to it."""
         self.transport = AsyncTransport(
             await asyncio.to_thread(find_api, self._options, self._held)
         )
 
     async def close(self) -> None:
-        """Close the transport, then release an embedded stack, in a thread."""
+        """Close the HTTP transport, then release the embedded local services, in a thread."""
         await self.transport.close()
         await asyncio.to_thread(self._held.close)

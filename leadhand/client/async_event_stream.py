@@ -16,7 +16,7 @@ from leadhand.models.views import Event
 async def follow(
     transport: AsyncTransport, session: str, *, after: str = BEGINNING, output: bool = False
 ) -> AsyncIterator[Event]:
-    """Yields the events after a position, old ones first, until the session has ended.
+    """Yields a session's events after a position until it ends; reconnects if the stream breaks.
 
     Reconnects after the last event if the connection breaks. If the next events are deleted, yields
     an event `reset`, whose fields have the session as it is, and then the oldest event left. Raises

@@ -32,21 +32,21 @@ class AsyncPlanCalls:
     _connection: AsyncConnection
 
     async def plan(self, session: str) -> PlanView:
-        """Get the plan of a session. Raises NoPlan."""
+        """Get a session's plan with its tasks, state and proposals. Raises NoPlan without one."""
         return await self._read(PlanView, plans.reading(session))
 
     async def plan_tasks(self, session: str) -> list[TaskView]:
-        """List the tasks of a plan, in its order."""
+        """List the tasks of a session's plan, in the order of the plan."""
         return (await self._read(Page[TaskView], plans.task_list(session))).items
 
     async def plan_task(self, session: str, task: str) -> TaskView:
-        """Get a task of a plan. Raises TaskUnknown."""
+        """Get one task of a session's plan by its id. Raises TaskUnknown."""
         return await self._read(TaskView, plans.task(session, task))
 
     async def edit_plan(
         self, session: str, operations: Operations, *, seen: PlanView | int | None = None
     ) -> PlanView:
-        """Apply edits to the tasks of a plan: all of them, or none.
+        """Apply edits (add, change, drop, move, retry) to a plan's tasks: all of them, or none.
 
         An operation is `{"op": "add", "task": {...}}`, `{"op": "change", "id": ..., ...}`, or
         `drop`, `move` (behind the task `after`, or to the front) or `retry` of a task by `id`.
@@ -64,11 +64,11 @@ class AsyncPlanCalls:
         return await self._change(plans.approval(session, seen))
 
     async def change_plan(self, session: str, text: str) -> PlanView:
-        """Ask the team lead to change the plan's draft. Raises AnswerUnwanted."""
+        """Ask the plan's team lead (an agent) for another draft. Raises AnswerUnwanted."""
         return await self._change(plans.change(session, text))
 
     async def decide_proposal(self, session: str, proposal: str, *, accept: bool) -> PlanView:
-        """Accept or refuse a task that a child session proposed. Raises PlanRefused."""
+        """Accept or refuse a task or edit that was proposed for a plan. Raises PlanRefused."""
         return await self._change(plans.decision(session, proposal, accept=accept))
 
     async def own_task(self, session: str) -> TaskView:
@@ -84,7 +84,7 @@ class AsyncPlanCalls:
         notes: str | None = None,
         proposals: Sequence[Proposal | Mapping[str, Any]] = (),
     ) -> ReportView:
-        """Report the status of the task that a child session carries out.
+        """Report the status of the task that a child session carries out to its parent's plan.
 
         `status` is pending, in_progress, completed, failed or blocked. Raises NoPlan if the
         session carries out no task, and ReportLate if it came too late.
@@ -92,14 +92,14 @@ class AsyncPlanCalls:
         return await self._read(ReportView, plans.report(session, status, pr_url, notes, proposals))
 
     async def worktrees(self, session: str) -> list[WorktreeView]:
-        """List the folders that a plan's tasks work in, in its order, or that of a session.
+        """List the work folders of a plan's tasks, in plan order, or a session's own work folder.
 
         Raises NoPlan for a session that has neither.
         """
         return (await self._read(Page[WorktreeView], plans.worktree_list(session))).items
 
     async def all_worktrees(self) -> list[WorktreeView]:
-        """List the folders of all sessions, newest first."""
+        """List the work folders (git worktrees or copies) of all sessions, newest first."""
         found: list[WorktreeView] = []
         cursor: str | None = None
         while True:
@@ -110,7 +110,7 @@ class AsyncPlanCalls:
                 return found
 
     async def audit_worktrees(self, *, repair: bool = False) -> FolderAuditView:
-        """Start a session at each place that compares its folders with the store.
+        """Start on each worker host a session that compares the work folders with the store.
 
         Wait for each session's end: its result text is a `FolderFindings` as JSON. With `repair`
         what can be repaired is; what holds work that is nowhere else stays. Needs the scope admin.
@@ -120,7 +120,7 @@ class AsyncPlanCalls:
     async def clean_worktrees(
         self, session: str, tasks: Sequence[str] = (), *, force: bool = False
     ) -> CleaningView:
-        """Start a session that removes the folders of ended tasks: of all, or of some.
+        """Start a session that removes the work folders of a plan's ended tasks: of all or some.
 
         The folder that an ended session has to itself is removed as well.
 
@@ -131,11 +131,11 @@ class AsyncPlanCalls:
         return await self._read(CleaningView, plans.cleaning(session, tasks, force=force))
 
     async def merges(self, session: str) -> list[MergeView]:
-        """List the merges of a plan's tasks, in its order. Raises NoPlan."""
+        """List the merges of a plan's accepted tasks, in the order of the plan. Raises NoPlan."""
         return (await self._read(Page[MergeView], plans.merge_list(session))).items
 
     async def apply_plan(self, session: str, *, branch: str | None = None) -> HomeView:
-        """Start a session that fast-forwards a branch of yours to the plan's merged work.
+        """Start a session that fast-forwards a branch of the user's to the plan's merged work.
 
         By default it is the branch that is checked out in the plan's folder. Wait for the session's
         end: it fails with the reason if the branch must be left alone. Raises PlanRefused.
@@ -145,14 +145,14 @@ class AsyncPlanCalls:
     async def diff_plan(
         self, session: str, *, task: str | None = None, unmerged: bool = False
     ) -> HomeView:
-        """Start a session that computes the diff of a plan or a task, as its result text.
+        """Start a session whose result text is the diff of a plan or of one of its tasks.
 
         With `unmerged` it has what is not merged yet. Raises PlanRefused.
         """
         return await self._read(HomeView, plans.comparison(session, task, unmerged=unmerged))
 
     async def apply(self, session: str, *, force: bool = False) -> ApplyingView:
-        """Start a session that brings a session's work into the folder it was started in.
+        """Start a session that applies another session's work to the folder where that started.
 
         For sessions with `worktree`. With `force` also work that was not accepted. Wait for the
         end of the session that is returned: it fails with the reason if nothing was applied.

@@ -62,7 +62,7 @@ class AsyncTransport:
 
     @asynccontextmanager
     async def stream(self, call: Call) -> AsyncIterator[httpx2.Response]:
-        """Open a streamed response. Raises ApiAway, Refused; does not retry."""
+        """Send a call and yield its open streamed response. Raises ApiAway, Refused; no retries."""
         try:
             request = build_request(self._http, call, timeout=self.reach.stream_timeout)
             response = await self._http.send(request, stream=True)

@@ -24,7 +24,7 @@ class Patience:
         self.tried = False
 
     def next_pause_s(self, asked_s: float | None = None) -> float | None:
-        """Return the seconds to wait before the next try; None after the deadline."""
+        """Return the seconds until the next try, doubled each time; None past the deadline."""
         left_s = self._limit_s - (self._clock() - self._since)
         pause_s = max(self._next_s, asked_s or 0.0)
         if pause_s > left_s:

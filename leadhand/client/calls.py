@@ -64,7 +64,7 @@ class Reach(NamedTuple):
 
     @property
     def headers(self) -> dict[str, str]:
-        """Return the headers of each request."""
+        """Return the headers of every request: the bearer token and the caller's folder, if any."""
         found = {"Authorization": f"Bearer {self.token}"} if self.token else {}
         if self.here.folder is not None:
             found[FOLDER_HEADER] = quote(os.fsencode(self.here.folder))
@@ -72,12 +72,12 @@ class Reach(NamedTuple):
 
     @property
     def trusts_env(self) -> bool:
-        """Whether to use the proxy in the environment: not for an API on this host."""
+        """Whether requests use the proxy set in the environment: not for an API on this host."""
         return not _is_local(self.url)
 
     @property
     def tls(self) -> ssl.SSLContext | bool:
-        """Return what TLS connections trust: nothing for an API that is reached without TLS.
+        """Return how to verify TLS: True, or an empty SSL context for an http API on this host.
 
         Reading the certificates of all authorities would take longer than most calls.
         """
@@ -86,7 +86,7 @@ class Reach(NamedTuple):
 
     @property
     def stream_timeout(self) -> httpx2.Timeout:
-        """Return the timeouts of a stream, with STREAM_SILENCE_S for reads."""
+        """Return the timeouts of an event stream: 50 s without data for reads, else `timeout_s`."""
         return httpx2.Timeout(self.timeout_s, read=STREAM_SILENCE_S)
 
 
@@ -98,7 +98,7 @@ class Outage:
         self._failures = 0
 
     def add_failure(self, why: ApiAway | Refused) -> None:
-        """Count a failed try."""
+        """Count a failed try; the second one is reported to the user, by a call of `say`."""
         self._failures += 1
         if self._failures == 2 and self._reach.say is not None:
             self._reach.say(f"{why}; retrying for {self._reach.patience_s:g} s")
@@ -107,7 +107,7 @@ class Outage:
 def build_request(
     http: httpx2.Client | httpx2.AsyncClient, call: Call, *, timeout: httpx2.Timeout | None = None
 ) -> httpx2.Request:
-    """Builds the HTTP request of a call."""
+    """Builds the httpx request of a Call, with a JSON content type if it has content."""
     headers = dict(call.headers)
     if call.content is not None:
         headers["Content-Type"] = "application/json"
@@ -122,18 +122,18 @@ def build_request(
 
 
 def away(reach: Reach, error: httpx2.TransportError) -> ApiAway:
-    """Converts a network error to ApiAway."""
+    """Returns the ApiAway exception for a network error; does not raise it."""
     return ApiAway(reach.url, str(error) or type(error).__name__)
 
 
 def retry_after(response: httpx2.Response) -> float | None:
-    """Returns the seconds in the Retry-After header; None without one."""
+    """Returns the seconds in a response's Retry-After header; None if absent or no whole number."""
     asked = response.headers.get("Retry-After", "")
     return float(asked) if asked.isascii() and asked.isdecimal() else None
 
 
 def is_transient(response: httpx2.Response) -> bool:
-    """Whether a retry may succeed without an operator's action."""
+    """Whether a response is a 503 that a retry may resolve, without an operator's action."""
     if response.status_code != httpx2.codes.SERVICE_UNAVAILABLE:
         return False
     return Kind.STORE_UNKNOWN.uri.encode() not in response.content
@@ -149,7 +149,7 @@ def checked(response: httpx2.Response) -> httpx2.Response:
 
 
 def refusal(response: httpx2.Response) -> Refused:
-    """Converts an error response to an exception, by its problem details or status."""
+    """Returns the exception for an error response, by its problem details or else its status."""
     if response.headers.get("Content-Type", "").startswith(MEDIA_TYPE):
         try:
             problem = Problem.model_validate_json(response.content)

@@ -95,11 +95,11 @@ class Client(
 
     @property
     def here(self) -> Here:
-        """The environment of the caller, of which new sessions get a part."""
+        """The caller's environment (variables, Python, folder), of which sessions get a part."""
         return self._connection.transport.reach.here
 
     def session(self, session: str) -> SessionView:
-        """Get a session. Raises SessionUnknown."""
+        """Get the current view of a session by its id. Raises SessionUnknown."""
         return self._ask(requests.session(session))
 
     def sessions(
@@ -118,7 +118,7 @@ class Client(
         limit: int | None = None,
         cursor: str | None = None,
     ) -> Page[SessionView]:
-        """List a page of the sessions that match all filters, the newest first; not archived ones.
+        """List a page of sessions that match all filters, newest first; by default none archived.
 
         `folder` means those beneath too. There are more sessions while a page has a `next`.
         """
@@ -139,7 +139,7 @@ class Client(
         cursor: str | None = None,
         token: str | None = None,
     ) -> BulkView:
-        """Apply a verb to all sessions that match; a dry run only counts them.
+        """Apply a verb (stop, delete ...) to all matching sessions; by default only count them.
 
         A call with its `token` leaves out what changed since; one with a `next` is not the last.
         """
@@ -152,19 +152,19 @@ class Client(
     def steps(
         self, session: str, *, limit: int | None = None, cursor: str | None = None
     ) -> Page[StepView]:
-        """List a session's steps, one page."""
+        """List a page of a session's steps that became ready, with states, sorted by address."""
         return self._ask(requests.steps(session, limit, cursor))
 
     def ledger(
         self, session: str, *, limit: int | None = None, cursor: str | None = None
     ) -> Page[LedgerEntry]:
-        """List a session's iterations, one page, in the order in which they ended."""
+        """List a page of a session's loop iterations, in the order in which they ended."""
         return self._ask(requests.ledger(session, limit, cursor))
 
     def events(
         self, session: str, after: str | None = None, *, output: bool = False
     ) -> Iterator[Event]:
-        """Stream the events after a position, the old ones first, until the session has ended.
+        """Stream a session's events after a position, the stored ones first, until it has ended.
 
         With `output`, also stream the redacted output of running bodies: events of type `output`,
         whose fields have `fence` (the attempt), `seq`, `stream` (stdout, stderr or agent), `text`,
@@ -175,29 +175,29 @@ class Client(
     def transcript(
         self, session: str, *, limit: int | None = None, cursor: str | None = None
     ) -> Page[TranscriptEntry]:
-        """List the messages of agents and people in a session, one page, in order."""
+        """List a page of the messages to and from agents and people in a session, in order."""
         return self._ask(requests.transcript(session, limit, cursor))
 
     def transcript_text(self, session: str) -> str:
-        """Get the whole transcript as Markdown."""
+        """Return the whole transcript of a session's agents and people as Markdown text."""
         return self._ask(requests.transcript_text(session))
 
     def event_page(
         self, session: str, *, after: str | None = None, limit: int | None = None
     ) -> Page[Event]:
-        """List the events so far, one page; `next` is the `after` of the next page."""
+        """List a page of a session's events so far; its `next` is the `after` of the next page."""
         return self._ask(requests.event_page(session, after, limit))
 
     def export(self, session: str) -> ExportView:
-        """Get all data of a session."""
+        """Get all stored data of a session in one object: steps, ledger, events and more."""
         return self._ask(requests.export(session))
 
     def export_text(self, session: str, part: Literal["all", "ledger"] = "all") -> str:
-        """Get all data of a session as JSON, or the ledger alone as JSON Lines."""
+        """Return all data of a session as JSON text, or only its iterations as JSON Lines."""
         return self._ask(requests.export_text(session, part))
 
     def stop(self, session: str, *, seen: SessionView | None = None) -> SessionView:
-        """Stop a session: no new step starts, and running steps are handed back.
+        """Stop a session so that it can be resumed: no step starts, running ones are handed back.
 
         With `seen`, this and the methods below raise SessionChanged if the session has changed.
         """
@@ -225,7 +225,7 @@ class Client(
         return self._steer(requests.control(session, "resume", seen, **more))
 
     def retry(self, session: str, step: str, *, seen: SessionView | None = None) -> SessionView:
-        """Run a step of a stopped or failed session again, and all that depends on it."""
+        """Resume a stopped or failed session so that a step and all its dependents run again."""
         return self._steer(requests.control(session, "retry", seen, step=step))
 
     def exit(self, session: str, reason: str, *, seen: SessionView | None = None) -> SessionView:
@@ -239,15 +239,15 @@ class Client(
         return self._steer(requests.control(session, "abort", seen, reason=reason))
 
     def flows(self) -> list[FlowView]:
-        """List the flows of the catalog; an invalid one has its error."""
+        """List the flows (stored workflow definitions); an invalid one is listed with its error."""
         return self._ask(requests.flows())
 
     def flow(self, name: str) -> FlowView:
-        """Get a flow with its definition. Raises FlowUnknown."""
+        """Get a flow of the catalog by its name, with its definition. Raises FlowUnknown."""
         return self._ask(requests.flow(name))
 
     def check_flow(self, definition: Any) -> FlowCheckView:
-        """Validate a flow or graph for the workers here; the result lists all errors."""
+        """Validate a flow or graph, for the workers here, without storing it; list all errors."""
         return self._ask(requests.check_flow(definition))
 
     def answer(
@@ -270,7 +270,7 @@ class Client(
     def questions(
         self, *, session: str | None = None, limit: int | None = None, cursor: str | None = None
     ) -> Page[QuestionView]:
-        """List the open questions to people, one page: all, or those of a session's tree.
+        """List a page of the open questions to people: of all sessions, or of a session's tree.
 
         A page may have fewer than `limit`; there are more while it has a `next`.
         """
@@ -284,7 +284,7 @@ class Client(
         limit: int | None = None,
         cursor: str | None = None,
     ) -> Page[InboxMessage]:
-        """List the messages of a session's inbox, one page, the oldest first.
+        """List a page of the messages in a session's inbox, oldest first; marks none as read.
 
         With `unread` only those that neither a turn nor another reader has acknowledged.
         """
@@ -293,7 +293,7 @@ class Client(
     def take_messages(
         self, session: str, *, idempotency_key: str | None = None
     ) -> list[InboxMessage]:
-        """Mark the unread messages of a session's inbox as read, and return them.
+        """Mark at most 100 unread messages of a session's inbox as read, and return them.
 
         At most 100 messages, of 64 KiB together; there may be more unless the list is empty.
         """
@@ -308,7 +308,7 @@ class Client(
         pr_number: int | None = None,
         idempotency_key: str | None = None,
     ) -> InboxMessage:
-        """Send a message of a session to its parent's inbox; a failure calls for a person.
+        """Send a message from a session to its parent's inbox; a failure calls for a person.
 
         It does not end the session. Raises MessageRefused without a parent that can read it.
         """
@@ -317,7 +317,7 @@ class Client(
         )
 
     def hint(self, session: str, text: str, *, idempotency_key: str | None = None) -> InboxMessage:
-        """Send a hint to a session; its next turn begins with it. Raises MessageRefused."""
+        """Send a hint text to a session; its next agent turn reads it. Raises MessageRefused."""
         return self._ask(requests.hint(session, text, idempotency_key))
 
     def annotate(
@@ -335,15 +335,16 @@ class Client(
         return self._ask(annotation(session, title, note, archived))
 
     def rehome(self, session: str, place: str, *, seen: SessionView | None = None) -> SessionView:
-        """Move a session and its waiting steps to another place."""
+        """Move a session and its waiting steps to another place (a worker host)."""
         return self._steer(requests.rehome(session, place, seen))
 
     def delete(
         self, session: str, *, force: bool = False, seen: SessionView | None = None
     ) -> SessionView | None:
-        """Delete an ended session. Raises SessionStillRuns until it has ended.
+        """Delete an ended session; with `force`, abort one that runs and delete it at its end.
 
-        With `force` a running session is aborted first, and returned; None once it is deleted.
+        Returns None once it is deleted, until then the session that is being aborted. Without
+        `force`, raises SessionStillRuns for one that has not ended.
         """
         return self._ask(requests.delete(session, force=force, seen=seen))
 
@@ -355,13 +356,13 @@ class Client(
         limit: int | None = None,
         cursor: str | None = None,
     ) -> DiffsPage:
-        """Get a page of the diffs of the doers' work, in one iteration or in all."""
+        """Get a page of the diffs of a session's file changes, or the reason why there are none."""
         return self._ask(requests.diffs(session, iteration, limit, cursor))
 
     def output(
         self, session: str, *, step: str | None = None, limit: int | None = None
     ) -> list[OutputView]:
-        """Get the live output of the latest attempts, of one step or of all, newest first."""
+        """Get recent output of a session's latest attempts, of one step or all, newest first."""
         return (self._ask(requests.output(session, step, limit))).items
 
     def receipt(self, session: str) -> ReceiptView:

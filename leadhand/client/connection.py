@@ -17,8 +17,8 @@ class Connection:
         self.transport = self._held.enter_context(closing(Transport(reach)))
 
     def open(self) -> None:
-        """Do nothing: it is open from the start, so that a client works without `with`."""
+        """Do nothing: a connection is open from the start, so a client works without `with`."""
 
     def close(self) -> None:
-        """Close the transport, then release an embedded stack."""
+        """Close the HTTP transport, then release the embedded local services."""
         self._held.close()

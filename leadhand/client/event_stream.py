@@ -17,7 +17,7 @@ from leadhand.models.views import Event
 def follow(
     transport: Transport, session: str, *, after: str = BEGINNING, output: bool = False
 ) -> Iterator[Event]:
-    """Yields the events after a position, old ones first, until the session has ended.
+    """Yields a session's events after a position until it ends; reconnects if the stream breaks.
 
     Reconnects after the last event if the connection breaks. If the next events are deleted, yields
     an event `reset`, whose fields have the session as it is, and then the oldest event left. Raises

@@ -48,11 +48,11 @@ class Trail:
 
     @property
     def closed_again(self) -> ApiAway:
-        """Return the error for a stream that ended before its session."""
+        """Return the ApiAway error for an event stream that closed before its session ended."""
         return ApiAway(self._reach.url, self._why)
 
     def read(self, message: ServerSentEvent, url: str) -> Event | None:
-        """Parse an event of the stream; None if it is not a session's. Raises AnswerUnreadable."""
+        """Parse a stream message to an event or None; updates position, retries and `has_ended`."""
         if message.event == END:
             self.has_ended = True
         if message.event == CUT:
@@ -87,7 +87,7 @@ class Trail:
         return Event(id=self._last, type=OUTPUT, at_ms=at_ms, address=part.address, fields=fields)
 
     def pause_after(self, failure: ApiAway | Unavailable) -> float | None:
-        """Return the seconds to wait before reconnecting; None after the deadline."""
+        """Count a failure; return the seconds until a reconnect, or None after the deadline."""
         self._outage.add_failure(failure)
         return self._patience.next_pause_s()
 

@@ -25,7 +25,7 @@ class Options(NamedTuple):
 
 
 def find_api(options: Options, held: ExitStack) -> Reach:
-    """Returns URL and token of the API: from the options, the environment, or embedded services.
+    """Returns the URL and token of the API; starts embedded services if no URL is configured.
 
     An embedded stack runs for as long as `held` is open. Starting it can take seconds.
     """

@@ -22,11 +22,11 @@ class Origin(NamedTuple):
     token: str
 
     def headers(self) -> dict[str, str]:
-        """Return the Idempotency-Key header; inside a step's body only an explicit key."""
+        """Return the Idempotency-Key header; without a key, a random one, or {} inside a step."""
         if self.key is None and self.token.startswith(STEP_TOKEN):
             return {}
         return {"Idempotency-Key": self.key or uuid.uuid4().hex}
 
     def params(self) -> dict[str, Param]:
-        """Return the query parameter that says what becomes of a child if its parent ends."""
+        """Return the query parameter `on_parent_end` (does a child end with its parent?), or {}."""
         return {} if self.on_parent_end is None else {"on_parent_end": self.on_parent_end}

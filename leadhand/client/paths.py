@@ -13,7 +13,7 @@ _SESSION_ID = re.compile(r"[0-9a-f]{8}")
 
 
 def session_path(session: str, noun: str = "") -> str:
-    """Returns the URL path of a session or of a resource below it. Raises SessionUnknown.
+    """Returns the API path of a session or a resource of it. Raises SessionUnknown for a bad id.
 
     >>> session_path("0000000a", "result")
     '/v1/sessions/0000000a/result'
@@ -28,7 +28,7 @@ def session_path(session: str, noun: str = "") -> str:
 
 
 def flow_path(name: str, noun: str = "") -> str:
-    """Returns the URL path of a flow or of a resource below it. Raises FlowUnknown.
+    """Returns the API path of a flow or a resource of it. Raises FlowUnknown for a bad name.
 
     >>> flow_path("review", "runs")
     '/v1/flows/review/runs'

@@ -43,12 +43,12 @@ class Change(NamedTuple):
 
 
 def reading(session: str) -> Call:
-    """Builds the request for a plan."""
+    """Builds the request that reads the plan of a session."""
     return Call("GET", session_path(session, "plan"))
 
 
 def task_list(session: str) -> Call:
-    """Builds the request for the tasks of a plan."""
+    """Builds the request that lists the tasks of a session's plan."""
     return Call("GET", session_path(session, "plan/tasks"))
 
 
@@ -65,7 +65,10 @@ def own_task(session: str) -> Call:
 
 
 def editing(session: str, operations: Operations, seen: PlanView | int | None) -> Change:
-    """Builds the request that edits the tasks of a plan. Raises RequestInvalid."""
+    """Builds the request that edits a plan's tasks, if the plan is unchanged since `seen`.
+
+    Raises RequestInvalid for faulty operations.
+    """
     try:
         edit = PlanEdit.model_validate({"operations": tuple(operations)})
     except ValidationError as error:
@@ -83,21 +86,21 @@ def _if_match(seen: PlanView | int | None) -> dict[str, str]:
 
 
 def approval(session: str, seen: PlanView | int | None = None) -> Change:
-    """Builds the request that approves a draft."""
+    """Builds the request that approves the draft of a plan, if unchanged since `seen`."""
     path, headers = session_path(session, "plan/approve"), _if_match(seen)
     call = Call("POST", path, headers=headers, content=b"{}")
     return Change(call, session, lambda plan: plan.state in ("executing", "ended"))
 
 
 def change(session: str, text: str) -> Change:
-    """Builds the request that asks the team lead for another draft."""
+    """Builds the request that asks a plan's team lead for another draft, according to a text."""
     content = _JSON.dump_json({"text": text})
     call = Call("POST", session_path(session, "plan/changes"), content=content)
     return Change(call, session, lambda plan: plan.state == "planning")
 
 
 def decision(session: str, proposal: str, *, accept: bool) -> Change:
-    """Builds the request that accepts or refuses a proposed task."""
+    """Builds the request that accepts or refuses a task that was proposed for a plan."""
     if not proposal:
         raise local_error(
             Kind.PLAN_REFUSED,
@@ -120,7 +123,7 @@ def report(
     notes: str | None,
     proposals: Sequence[Proposal | Mapping[str, Any]],
 ) -> Call:
-    """Builds the request that reports about a task; a repeated one changes nothing.
+    """Builds the request that reports the status of a child session's task; safe to repeat.
 
     Raises RequestInvalid.
     """
@@ -135,52 +138,52 @@ def report(
 
 
 def worktree_list(session: str) -> Call:
-    """Builds the request for the folders of a plan's tasks."""
+    """Builds the request that lists the work folders of a plan's tasks, or of a session."""
     return Call("GET", session_path(session, "worktrees"))
 
 
 def cleaning(session: str, tasks: Sequence[str], *, force: bool) -> Call:
-    """Builds the request that removes folders of a plan's tasks; it is safe to repeat."""
+    """Builds the request that starts the removal of work folders of a plan's tasks; repeatable."""
     content = _JSON.dump_json({"tasks": list(tasks), "force": force})
     return Call("POST", session_path(session, "worktrees/clean"), content=content)
 
 
 def merge_list(session: str) -> Call:
-    """Builds the request for the merges of a plan's tasks."""
+    """Builds the request that lists the merges of the tasks of a session's plan."""
     return Call("GET", session_path(session, "merges"))
 
 
 def every_worktree(cursor: str | None) -> Call:
-    """Builds the request for a page of the folders of all sessions."""
+    """Builds the request that lists a page of the work folders of all sessions."""
     params: dict[str, str | int] = {} if cursor is None else {"cursor": cursor}
     return Call("GET", "/v1/worktrees", params=params)
 
 
 def folder_audit(*, repair: bool) -> Call:
-    """Builds the request that starts an audit of the folders; it is safe to repeat."""
+    """Builds the request that starts an audit of all work folders; it is safe to repeat."""
     return Call("POST", "/v1/worktrees/audit", content=_JSON.dump_json({"repair": repair}))
 
 
 def plan_applying(session: str, branch: str | None) -> Call:
-    """Builds the request that fast-forwards a user's branch; it is safe to repeat."""
+    """Builds the request that fast-forwards a branch to a plan's merged work; safe to repeat."""
     content = _JSON.dump_json({"branch": branch})
     return Call("POST", session_path(session, "plan/apply"), content=content)
 
 
 def comparison(session: str, task: str | None, *, unmerged: bool) -> Call:
-    """Builds the request that compares a plan or a task with its base."""
+    """Builds the request that starts a diff of a plan, or of one task, against its base commit."""
     content = _JSON.dump_json({"task": task, "unmerged": unmerged})
     return Call("POST", session_path(session, "plan/diff"), content=content)
 
 
 def applying(session: str, *, force: bool) -> Call:
-    """Builds the request that brings a session's work back; it is safe to repeat."""
+    """Builds the request that applies a session's work to the folder it was started in."""
     content = _JSON.dump_json({"force": force})
     return Call("POST", session_path(session, "apply"), content=content)
 
 
 def fields_of(operation: PlanOperation) -> dict[str, Any]:
-    """Returns the fields of an edit that are set, also those that are set to null."""
+    """Returns a plan edit as JSON data: its `op` and the fields that are set, even to null."""
     return {"op": operation.op, **operation.model_dump(mode="json", exclude_unset=True)}
 
 

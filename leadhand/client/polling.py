@@ -9,9 +9,9 @@ _LATEST_LOOK_S = 1.0
 
 
 def next_look_s(session: str, status: str, waited_s: float, timeout_s: float | None) -> float:
-    """Returns the seconds until the next poll: short at first, at most one second.
+    """Returns the seconds until the next poll, at most 1. Raises WaitTimedOut after the timeout.
 
-    Raises WaitTimedOut once the timeout has passed.
+    A tenth of the time that was waited so far, at least 0.05, and never beyond the timeout.
     """
     if timeout_s is not None and waited_s >= timeout_s:
         raise WaitTimedOut(session, status, timeout_s)

@@ -40,7 +40,7 @@ def question_of(
     timeout_s: float = ASK_TIMEOUT_S,
     key: str | None = None,
 ) -> Asked:
-    """Builds the flow that asks a person; the same question again is the same session.
+    """Builds a one-step flow that asks a person, with a key that is equal for equal questions.
 
     `rules` are its choices, form and default. Raises ValueError with a sentence if they are faulty.
     """
@@ -56,7 +56,7 @@ def question_of(
 
 
 def answer_in(view: SessionView, steps: Iterable[StepView]) -> dict[str, Any]:
-    """Returns the answer to a question, or why there is none, with `answered` true or false."""
+    """Returns the answer of a question's session as a dict; without one, `answered` is False."""
     found = {"session": view.id, "status": view.status}
     for step in steps:
         if step.label == STEP and step.answer is not None:

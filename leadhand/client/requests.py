@@ -106,12 +106,14 @@ class SessionsWanted(BaseModel):
 
 
 def session(id_: str) -> Ask[SessionView]:
+    """Builds the request that gets a session, with its response parser."""
     return _reads(SessionView, Call("GET", session_path(id_)))
 
 
 def sessions(
     wanted: SessionsWanted, limit: int | None, cursor: str | None
 ) -> Ask[Page[SessionView]]:
+    """Builds the request that lists a page of sessions by filters, with its response parser."""
     params = {**wanted.given(), **_given(limit=limit, cursor=cursor)}
     return _reads(Page[SessionView], Call("GET", SESSIONS, params=params))
 
@@ -125,45 +127,54 @@ def bulk(
     cursor: str | None,
     token: str | None,
 ) -> Ask[BulkView]:
+    """Builds the request that applies a verb to all matching sessions, with its response parser."""
     body = {"verb": verb, "filter": wanted.given(), "dry_run": dry_run, "reason": reason,
             "force": force, **_given(cursor=cursor, token=token)}  # fmt: skip
     return _reads(BulkView, Call("POST", f"{SESSIONS}/bulk", content=_JSON.dump_json(body)))
 
 
 def result(id_: str) -> Ask[ResultView]:
+    """Builds the request that gets the result of an ended session, with its response parser."""
     return _reads(ResultView, Call("GET", session_path(id_, "result")))
 
 
 def steps(id_: str, limit: int | None, cursor: str | None) -> Ask[Page[StepView]]:
+    """Builds the request that lists a page of a session's steps, with its response parser."""
     params = _given(limit=limit, cursor=cursor)
     return _reads(Page[StepView], Call("GET", session_path(id_, "steps"), params=params))
 
 
 def ledger(id_: str, limit: int | None, cursor: str | None) -> Ask[Page[LedgerEntry]]:
+    """Builds the request that lists a page of a session's iterations, with its response parser."""
     params = _given(limit=limit, cursor=cursor)
     return _reads(Page[LedgerEntry], Call("GET", session_path(id_, "ledger"), params=params))
 
 
 def diffs(id_: str, iteration: int | None, limit: int | None, cursor: str | None) -> Ask[DiffsPage]:
+    """Builds the request that lists a page of a session's file diffs, with its response parser."""
     params = _given(iteration=iteration, limit=limit, cursor=cursor)
     return _reads(DiffsPage, Call("GET", session_path(id_, "diffs"), params=params))
 
 
 def output(id_: str, step: str | None, limit: int | None) -> Ask[Page[OutputView]]:
+    """Builds the request that gets the live output of latest attempts, with its response parser."""
     params = _given(step=step, limit=limit)
     return _reads(Page[OutputView], Call("GET", session_path(id_, "output"), params=params))
 
 
 def event_page(id_: str, after: str | None, limit: int | None) -> Ask[Page[Event]]:
+    """Builds the request that lists a page of a session's events, with its response parser."""
     params = _given(after=after, limit=limit)
     return _reads(Page[Event], Call("GET", session_path(id_, "events"), params=params))
 
 
 def export(id_: str) -> Ask[ExportView]:
+    """Builds the request that gets all data of a session, with its response parser."""
     return _reads(ExportView, Call("GET", session_path(id_, "export")))
 
 
 def transcript(id_: str, limit: int | None, cursor: str | None) -> Ask[Page[TranscriptEntry]]:
+    """Builds the request that lists a page of a session's messages, with its response parser."""
     params = _given(limit=limit, cursor=cursor)
     return _reads(
         Page[TranscriptEntry], Call("GET", session_path(id_, "transcript"), params=params)
@@ -171,16 +182,19 @@ def transcript(id_: str, limit: int | None, cursor: str | None) -> Ask[Page[Tran
 
 
 def transcript_text(id_: str) -> Ask[str]:
+    """Builds the request that gets a transcript as Markdown, with its response parser."""
     call = Call("GET", session_path(id_, "transcript"), params={"format": "markdown"})
     return Ask(call, lambda answer: answer.checked().text)
 
 
 def export_text(id_: str, part: Literal["all", "ledger"]) -> Ask[str]:
+    """Builds the request that gets a session or its ledger as JSON text, with its parser."""
     call = Call("GET", session_path(id_, "export"), params={"part": part})
     return Ask(call, lambda answer: answer.checked().text)
 
 
 def control(id_: str, verb: str, seen: SessionView | None = None, **body: Any) -> Steer:
+    """Builds the request for a verb on a session (stop, resume ...), with a check if it is done."""
     content = _JSON.dump_json(_given(**body))
     call = Call("POST", session_path(id_, verb), headers=_if_match(seen), content=content)
     return Steer(call, id_, lambda view: view.status in _LEADS_TO[verb])
@@ -202,16 +216,19 @@ def resume_body(
 
 
 def answer(id_: str, **body: Any) -> Ask[SessionView]:
+    """Builds the request that answers a session's question, with its response parser."""
     content = _JSON.dump_json(_given(**body))
     return _reads(SessionView, Call("POST", session_path(id_, "answers"), content=content))
 
 
 def inbox(id_: str, unread: bool, limit: int | None, cursor: str | None) -> Ask[Page[InboxMessage]]:
+    """Builds the request that lists a page of a session's inbox, with its response parser."""
     params = _given(unread="true" if unread else None, limit=limit, cursor=cursor)
     return _reads(Page[InboxMessage], Call("GET", session_path(id_, "inbox"), params=params))
 
 
 def take_messages(id_: str, idempotency_key: str | None) -> Ask[list[InboxMessage]]:
+    """Builds the request that marks inbox messages as read and gets them, with its parser."""
     call = _keyed(session_path(id_, "inbox/read"), {}, idempotency_key)
     return _items(Page[InboxMessage], call)
 
@@ -219,42 +236,49 @@ def take_messages(id_: str, idempotency_key: str | None) -> Ask[list[InboxMessag
 def notify_parent(
     id_: str, status: str, message: str, pr_number: int | None, idempotency_key: str | None
 ) -> Ask[InboxMessage]:
+    """Builds the request that sends a message to a session's parent, with its parser."""
     body = _given(status=status, message=message, pr_number=pr_number)
     return _reads(InboxMessage, _keyed(session_path(id_, "inbox"), body, idempotency_key))
 
 
 def hint(id_: str, text: str, idempotency_key: str | None) -> Ask[InboxMessage]:
+    """Builds the request that sends a hint to a session's next turn, with its response parser."""
     return _reads(InboxMessage, _keyed(session_path(id_, "hints"), {"text": text}, idempotency_key))
 
 
 def questions(
     session: str | None, limit: int | None, cursor: str | None
 ) -> Ask[Page[QuestionView]]:
+    """Builds the request that lists a page of open questions to people, with its parser."""
     params = _given(session=session, limit=limit, cursor=cursor)
     return _reads(Page[QuestionView], Call("GET", "/v1/questions", params=params))
 
 
 def flows() -> Ask[list[FlowView]]:
+    """Builds the request that lists the flows of the catalog, with its response parser."""
     return _items(Page[FlowView], Call("GET", FLOWS))
 
 
 def flow(name: str) -> Ask[FlowView]:
+    """Builds the request that gets a flow by its name, with its response parser."""
     return _reads(FlowView, Call("GET", flow_path(name)))
 
 
 def check_flow(definition: Any) -> Ask[FlowCheckView]:
+    """Builds the request that validates a flow definition, with its response parser."""
     call = Call("POST", f"{FLOWS}/validate", content=_JSON.dump_json(definition))
     return _reads(FlowCheckView, call)
 
 
 def rehome(id_: str, place: str, seen: SessionView | None) -> Steer:
+    """Builds the request that moves a session to another place, with a check of whether it did."""
     content = _JSON.dump_json({"place": place})
     call = Call("POST", session_path(id_, "rehome"), headers=_if_match(seen), content=content)
     return Steer(call, id_, lambda view: view.place == place)
 
 
 def delete(id_: str, *, force: bool, seen: SessionView | None) -> Ask[SessionView | None]:
-    """Builds the request that deletes a session; the result is None once it is deleted."""
+    """Builds the request that deletes a session; its parser returns None once it is deleted."""
 
     def read(answer: Answer) -> SessionView | None:
         try:
@@ -343,7 +367,7 @@ def ping() -> Ask[None]:
 
 
 def read_session(answer: Answer) -> SessionView:
-    """Parses the session in a response."""
+    """Parses the session in a response. Raises Refused for an error, or AnswerUnreadable."""
     return parsed(SessionView, answer.checked())
 
 
@@ -393,7 +417,7 @@ def _nothing(answer: Answer) -> None:
 
 
 def parsed(model: type[M], response: httpx2.Response) -> M:
-    """Parses the model in a response. Raises AnswerUnreadable."""
+    """Parses a response's JSON as the given model. Raises AnswerUnreadable if it does not fit."""
     try:
         return model.model_validate_json(response.content)
     except ValidationError as error:
@@ -413,7 +437,7 @@ SHOWN = 1000
 
 
 def combine_audits(so_far: FsckView | None, page: FsckView) -> FsckView:
-    """Adds a page of an audit to the pages so far: sums the counts, lists the first findings."""
+    """Adds a page of an audit to the pages before: sums counts, keeps the first 1000 findings."""
     if so_far is None:
         return page
     return FsckView(

@@ -20,18 +20,18 @@ FIRST_WAIT_S, LONGEST_WAIT_S = 0.1, 1.0
 
 
 def lock_list(session: str) -> Call:
-    """Builds the request for the locks of a tree."""
+    """Builds the request that lists the named locks of a session's tree."""
     return Call("GET", session_path(session, "locks"))
 
 
 def acquisition(session: str, name: str, holder: str, *, ttl_s: float, queue: bool) -> Call:
-    """Builds the request that takes a lock, or queues for it."""
+    """Builds the request that takes a named lock for a holder; with `queue`, it waits in line."""
     body = {"name": _checked(name, "name"), "holder": holder, "ttl_s": ttl_s, "queue": queue}
     return Call("POST", session_path(session, "locks"), content=_json(body))
 
 
 def renewal(session: str, name: str, holder: str, *, fence: int, ttl_s: float) -> Call:
-    """Builds the request that extends the time that a lock is held."""
+    """Builds the request that extends a held lock to `ttl_s` seconds from now."""
     body = {"holder": holder, "fence": fence, "ttl_s": ttl_s}
     return Call("PUT", _path(session, "locks", name, "name"), content=_json(body))
 
@@ -42,26 +42,26 @@ def release(session: str, name: str, holder: str) -> Call:
 
 
 def key_list(session: str, prefix: str, limit: int | None, cursor: str | None) -> Call:
-    """Builds the request for the keys that a tree shares."""
+    """Builds the request that lists a page of the keys that a session's tree shares."""
     given = {"prefix": prefix or None, "limit": limit, "cursor": cursor}
     params: dict[str, Param] = {name: one for name, one in given.items() if one is not None}
     return Call("GET", session_path(session, "kv"), params=params)
 
 
 def reading(session: str, key: str) -> Call:
-    """Builds the request for a value."""
+    """Builds the request that reads a value that a session's tree shares, by its key."""
     return Call("GET", _path(session, "kv", key, "key"))
 
 
 def storing(session: str, key: str, value: Any, if_version: int | None) -> Call:
-    """Builds the request that stores a value; a repeated one is executed once."""
+    """Builds the request that stores a shared value under a key; a repeat is executed once."""
     body = {"value": value} | ({} if if_version is None else {"if_version": if_version})
     path = _path(session, "kv", key, "key")
     return Call("PUT", path, headers=_key(), content=_json(body))
 
 
 def deletion(session: str, key: str, if_version: int | None) -> Call:
-    """Builds the request that deletes a value; a repeated one is executed once."""
+    """Builds the request that deletes a shared value by its key; a repeat is executed once."""
     params = {} if if_version is None else {"if_version": if_version}
     return Call("DELETE", _path(session, "kv", key, "key"), headers=_key(), params=params)
 

@@ -26,11 +26,11 @@ class SharedCalls:
     def acquire_lock(
         self, session: str, name: str, *, ttl_s: float = 60.0, wait_s: float | None = 0.0
     ) -> LockGrant:
-        """Take a named lock of a session's tree, and wait for it at most `wait_s` (None: forever).
+        """Take a named lock of a session's tree, waiting at most `wait_s`. Raises LockTaken.
 
-        With the token of a body the lock belongs to its attempt, otherwise to the session; it is
-        freed with its owner, and `ttl_s` after the last renewal. Raises LockTaken if another one
-        has it, and LockRefused.
+        `wait_s` is None to wait forever. With the token of a body the lock belongs to its attempt,
+        otherwise to the session; it is freed with its owner, and `ttl_s` after the last renewal.
+        Raises LockTaken if another one has it, and LockRefused.
         """
         holder, pause = uuid.uuid4().hex, shared.FIRST_WAIT_S
         end = None if wait_s is None else time.monotonic() + wait_s
@@ -45,7 +45,7 @@ class SharedCalls:
             pause = min(2 * pause, shared.LONGEST_WAIT_S)
 
     def renew_lock(self, session: str, grant: LockGrant, *, ttl_s: float = 60.0) -> LockGrant:
-        """Extend the time that a lock is held. Raises LockLost if that time is over."""
+        """Extend a held lock to `ttl_s` seconds from now. Raises LockLost if its time is over."""
         call = shared.renewal(
             session, grant.name, grant.holder, fence=grant.fence or 0, ttl_s=ttl_s
         )
@@ -64,26 +64,29 @@ class SharedCalls:
         limit: int | None = None,
         cursor: str | None = None,
     ) -> Page[ValueHead]:
-        """List the keys of the values that a session's tree shares, one page, by name."""
+        """List a page of the keys (not the values) that a session's tree shares, sorted by name."""
         call = shared.key_list(session, prefix, limit, cursor)
         return self._ask_shared(Page[ValueHead], call)
 
     def value(self, session: str, key: str) -> ValueView:
-        """Read a value that a session's tree shares. Raises ValueUnknown."""
+        """Read a value that a session's tree shares, by its key. Raises ValueUnknown."""
         return self._ask_shared(ValueView, shared.reading(session, key))
 
     def set_value(
         self, session: str, key: str, value: Any, *, if_version: int | None = None
     ) -> ValueHead:
-        """Store any JSON for a session's tree, of at most 64 KiB.
+        """Store a JSON value under a key of a session's tree; `if_version` makes it conditional.
 
-        With `if_version` only if that is the version of the value as it is now; 0: there is none.
-        Raises ValueChanged, ValueRefused.
+        The value has at most 64 KiB. With `if_version` it is stored only if that is the version as
+        it is now; 0: there is none. Raises ValueChanged, ValueRefused.
         """
         return self._ask_shared(ValueHead, shared.storing(session, key, value, if_version))
 
     def delete_value(self, session: str, key: str, *, if_version: int | None = None) -> None:
-        """Delete a value, also if there is none. Raises ValueChanged, ValueRefused."""
+        """Delete a value of a session's tree by its key; no error if there is none.
+
+        With `if_version` only if that is its version. Raises ValueChanged, ValueRefused.
+        """
         call = shared.deletion(session, key, if_version)
         (self._connection.transport.send(call)).checked()
 

@@ -63,7 +63,7 @@ class Transport:
 
     @contextmanager
     def stream(self, call: Call) -> Iterator[httpx2.Response]:
-        """Open a streamed response. Raises ApiAway, Refused; does not retry."""
+        """Send a call and yield its open streamed response. Raises ApiAway, Refused; no retries."""
         try:
             request = build_request(self._http, call, timeout=self.reach.stream_timeout)
             response = self._http.send(request, stream=True)

@@ -21,6 +21,7 @@ class Box(NamedTuple):
 
     @property
     def middle(self) -> int:
+        """Return the x coordinate of the middle of the box."""
         return self.x + self.width // 2
 
 

@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 
 def agent_of(flow: FlowDefinition, type_: str) -> str:
-    """Returns the name of the agent in agents.toml that a flow's agentType is mapped to."""
+    """Returns the agent of agents.toml that a flow's agentType is mapped to, or the type itself."""
     return flow.agents.get(type_) or flow.agents.get("*") or type_
 
 
 def merge_agents(own: Mapping[str, str], above: Mapping[str, str]) -> dict[str, str]:
-    """Merges two maps of agentTypes to agents; `above` takes precedence.
+    """Merges two maps of agentTypes to agents; `above` takes precedence, and its `*` replaces all.
 
     >>> merge_agents({"a": "x", "b": "y"}, {"b": "z"}), merge_agents({"a": "x"}, {"*": "z"})
     ({'a': 'x', 'b': 'z'}, {'*': 'z'})
@@ -26,7 +26,7 @@ def merge_agents(own: Mapping[str, str], above: Mapping[str, str]) -> dict[str, 
 
 
 def merge_subflow_agents(own: Mapping[str, str], around: Mapping[str, str]) -> dict[str, str]:
-    """Returns the map of agentTypes of a subflow; the outer flow's takes precedence.
+    """Merges a subflow's map of agentTypes with the outer flow's, which wins except for its `*`.
 
     >>> merge_subflow_agents({"a": "x", "b": "y"}, {"b": "z", "*": "w"})
     {'*': 'w', 'a': 'x', 'b': 'z'}
@@ -36,7 +36,7 @@ def merge_subflow_agents(own: Mapping[str, str], around: Mapping[str, str]) -> d
 
 
 def agents_asked(flow: FlowDefinition) -> Iterator[str | None]:
-    """Returns the agents that a flow's own steps use; None means the default agent."""
+    """Yields the names of the agents that a flow's own steps use; None means the default agent."""
     for one in steps_of(flow):
         type_ = getattr(one.step, "agent_type", None)
         if type_ is not None:

@@ -46,7 +46,10 @@ class Found(NamedTuple):
 
 
 def all_faults(model: type[FlowDefinition], given: JsonValue) -> Found:
-    """Returns all errors of a document: those of its fields, then those of its structure."""
+    """Returns all errors of a flow document, and the flow; None for it if it cannot be built.
+
+    Those of its fields come first, then those of its structure.
+    """
     found, here = list[tuple[str, str]](), given
     # An invalid value that is removed may hide errors within it.
     for whole_steps in (False, *[True] * _ROUNDS):
@@ -100,7 +103,7 @@ def _causes(error: ValidationError, given: JsonValue) -> list[tuple[Path, ErrorD
 
 
 def path_of(where: Sequence[int | str], given: JsonValue) -> str:
-    """Returns the path of a value in the input, without pydantic's names of union members.
+    """Converts the location of a pydantic error to a path in the input, such as `steps[0].breakOn`.
 
     >>> given = {"steps": [{"type": "startLoop", "steps": [{"type": "break"}]}]}
     >>> path_of(("steps", 0, "startLoop", "steps", 0, "break", "breakOn"), given)

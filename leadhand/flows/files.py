@@ -40,7 +40,7 @@ class FlowInvalid(ValueError):
 
     @property
     def detail(self) -> str:
-        """Return the message without the file name."""
+        """Return the path in the file and the message, without the file name."""
         return f"{self.path}: {self.message}" if self.path else self.message
 
 
@@ -71,7 +71,7 @@ def is_name(stem: str) -> bool:
 
 
 def read_flow(file: Path) -> FlowDefinition:
-    """Read a flow file. Raises FlowInvalid."""
+    """Reads and validates a flow file (JSON). Raises FlowInvalid if it is missing or invalid."""
     return flow_in(json_in(file), file.name)
 
 
@@ -84,7 +84,7 @@ def flow_in(given: JsonValue, file: str) -> FlowDefinition:
 
 
 def read_command(flows: Path, name: str) -> Messages | None:
-    """Reads the messages of a command file; None if there is no such file. Raises FlowInvalid."""
+    """Reads the prompts of a command file (.md, .json); None if missing. Raises FlowInvalid."""
     folder = flows.parent / COMMANDS
     text, data = folder / f"{name}.md", folder / f"{name}.json"
     if data.is_file():
@@ -152,7 +152,7 @@ def _command_in(given: JsonValue, file: str) -> Messages:
 
 
 def json_in(file: Path) -> JsonValue:
-    """Reads a JSON file. Raises FlowInvalid."""
+    """Reads a JSON file. Raises FlowInvalid, also for an object that has a key twice."""
     text = _text(file)
     try:
         found: JsonValue = from_json(text, allow_inf_nan=False)

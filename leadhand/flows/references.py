@@ -31,7 +31,7 @@ class FlowReference(NamedTuple):
 
     @property
     def is_plain(self) -> bool:
-        """Whether it asks for the whole text of a step."""
+        """Whether the reference is to the whole text of a step, without keys and default."""
         return self.kind == "step" and not self.keys and self.default is None
 
 
@@ -48,7 +48,9 @@ class BadReference(NamedTuple):
 def find_references(
     text: str, labels: Collection[str], *, has_item: bool
 ) -> Iterator[FlowReference | BadReference]:
-    """Yields the references of a text in order; `${item}` is one only in a step with forEach.
+    """Yields the `${...}` references of a text, also invalid ones; `${item}` only if `has_item`.
+
+    Only a step with forEach has an item.
 
     >>> [one] = find_references("${steps.a.b[0].c ?? 1}", {"a", "a.b"}, has_item=False)
     >>> one.label, one.keys, one.default
@@ -82,7 +84,7 @@ def _reference_at(text: str, start: int, labels: Collection[str]) -> FlowReferen
 
 
 def whole_reference(text: str, labels: Collection[str], *, has_item: bool) -> FlowReference | None:
-    """Returns the reference that is the entire text, or None."""
+    """Returns the `${...}` reference that is the entire text, or None."""
     found = next(find_references(text, labels, has_item=has_item), None)
     if not isinstance(found, FlowReference) or (found.start, found.end) != (0, len(text)):
         return None
@@ -97,7 +99,7 @@ class FlowCondition(NamedTuple):
 
 
 def condition_of(when: str) -> FlowCondition:
-    """Splits a condition into the reference and whether it is negated.
+    """Splits the `when` of a step into its reference and whether a leading `not` negates it.
 
     >>> condition_of("not ${steps.a.found}")
     FlowCondition(text='${steps.a.found}', is_negated=True)

@@ -70,7 +70,7 @@ class Placed:
 
     @property
     def lists(self) -> tuple[tuple[Placed, ...], ...]:
-        """The lists of steps within it."""
+        """The lists of steps within this one: its body, its else part and its branches."""
         return (self.body, self.otherwise, *self.branches)
 
 
@@ -80,7 +80,7 @@ def nest_steps(steps: tuple[FlowStep, ...], path: str = "steps") -> tuple[Placed
 
 
 def faults(flow: FlowDefinition) -> Iterator[Fault]:
-    """Returns the structural errors of a flow, in order."""
+    """Yields the structural errors of a flow, with their paths, in order."""
     if not flow.steps:
         yield Fault("steps", "the flow has no steps; add at least one")
     for fault in faults_of_typed(flow.input_schema, flow.inputs):
@@ -91,7 +91,7 @@ def faults(flow: FlowDefinition) -> Iterator[Fault]:
 
 
 def faults_of_files(flow: FlowDefinition, brought: Brought) -> Iterator[Fault]:
-    """Returns the errors of references in the flow's other files."""
+    """Yields the errors of references in a flow's command and Markdown files, without its own."""
     known = set(faults(flow))
     found = _faults_in(
         nest_steps(flow.steps),
@@ -104,7 +104,7 @@ def faults_of_files(flow: FlowDefinition, brought: Brought) -> Iterator[Fault]:
 
 
 def faults_of_inputs(flow: FlowDefinition, flows: Mapping[str, FlowDefinition]) -> Iterator[Fault]:
-    """Returns the unknown and the missing inputs of subflow steps."""
+    """Yields errors for unknown and missing inputs of a flow's steps that run subflows."""
     for one in steps_of(flow):
         if one.step.type != "subflow":
             continue

@@ -15,7 +15,7 @@ _Schema = dict[str, JsonValue]
 
 
 def with_texts(given: Any) -> Any:
-    """Adds the inputs that a schema declares, and writes values that are no texts as JSON."""
+    """Returns a flow's JSON with all inputs its schema declares; non-texts become JSON texts."""
     if not isinstance(given, dict) or not isinstance(given.get("inputSchema"), dict):
         return given
     schema = given["inputSchema"]
@@ -27,7 +27,7 @@ def with_texts(given: Any) -> Any:
 
 
 def text_of(value: JsonValue, schema: JsonValue, name: str) -> JsonValue:
-    """Returns a value of an input as it is stored: a text, or null.
+    """Converts the value of an input to JSON text if the schema has the input; texts and null stay.
 
     >>> schema = {"properties": {"n": {"type": "integer"}}}
     >>> text_of(3, schema, "n"), text_of("3", schema, "n"), text_of(3, schema, "other")
@@ -39,7 +39,7 @@ def text_of(value: JsonValue, schema: JsonValue, name: str) -> JsonValue:
 
 
 def typed_inputs(schema: _Schema | None, inputs: Mapping[str, str | None]) -> dict[str, JsonValue]:
-    """Returns the values of the inputs with another type than text.
+    """Returns the inputs whose schema accepts no text, with their values parsed from JSON texts.
 
     >>> typed_inputs({"properties": {"n": {"type": "integer"}}}, {"n": "3", "m": "4"})
     {'n': 3}

@@ -31,7 +31,7 @@ class ArgumentsRefused(ValueError):
 def typed_arguments(
     function: Callable[..., object], given: Mapping[str, Any]
 ) -> tuple[tuple[object, ...], dict[str, object]]:
-    """Converts arguments to the function's annotated types. Raises ArgumentsRefused.
+    """Converts arguments to the annotated types, as (args, kwargs). Raises ArgumentsRefused.
 
     >>> def repeat(text: str, times: int = 2) -> str: ...
     >>> typed_arguments(repeat, {"text": "a", "times": "3"})
@@ -54,7 +54,9 @@ def typed_arguments(
 def offered_arguments(
     function: Callable[..., object], offered: Mapping[str, Any]
 ) -> tuple[tuple[object, ...], dict[str, object]]:
-    """Converts those of the offered values that the function names. Raises ArgumentsRefused.
+    """Converts the offered values that are parameters of the function, as (args, kwargs).
+
+    Raises ArgumentsRefused.
 
     >>> def is_short(work: str) -> bool: ...
     >>> offered_arguments(is_short, {"task": "a", "work": "b"})

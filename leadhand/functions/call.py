@@ -19,18 +19,18 @@ from leadhand.functions.runner import call_found, call_once, find_function, impo
 
 
 def main(name: str, file: str, tools: str) -> int:
-    """Call the tool and write its result to the file."""
+    """Call a tool with the arguments on standard input, and write its result to a file."""
     import_tools_first(tools)
     return call_once(partial(call_tool, tools=tools), name, file)
 
 
 def import_tools_first(tools: str) -> None:
-    """Search the tool folders first: a module of a working folder must not replace a tool's."""
+    """Put the tool folders first on sys.path: no module of a working folder replaces a tool's."""
     import_first(tools.split(os.pathsep))
 
 
 def call_tool(name: str, context: Mapping[str, Any], *, tools: str) -> tuple[str, object]:
-    """Call the tool with the context as its arguments."""
+    """Call a tool with these arguments; return `returned` and its value, or the kind of failure."""
     return call_found(name, context, find=partial(_find, tools=tools), fill=typed_arguments)
 
 

@@ -45,7 +45,7 @@ Caller = Callable[[str, Mapping[str, Any]], "tuple[str, object]"]
 
 
 def main(arguments: list[str]) -> int:
-    """Call one function, or serve calls."""
+    """Call one function, or serve calls until their socket closes; return the exit code."""
     import_from_working_folder()
     if arguments[0] == "serve":
         return serve(int(arguments[1]), call_function, folders=[str(Path.cwd())])
@@ -53,7 +53,7 @@ def main(arguments: list[str]) -> int:
 
 
 def call_once(call: Caller, name: str, file: str) -> int:
-    """Call the function with the context on standard input and write its result to the file."""
+    """Call a function with the JSON on standard input, write its result to a file, return 0."""
     word, value = call(name, json.load(sys.stdin))
     written = Path(file)
     unfinished = written.with_suffix(".unfinished")
@@ -63,7 +63,10 @@ def call_once(call: Caller, name: str, file: str) -> int:
 
 
 def call_function(name: str, context: Mapping[str, Any]) -> tuple[str, object]:
-    """Call a function of the working folder; it gets what its parameters name."""
+    """Call a function of the working folder with the context values that its parameters name.
+
+    Returns `returned` and its value, or the kind of failure and why.
+    """
     return call_found(name, context, find=find_function, fill=_arguments)
 
 
@@ -74,7 +77,10 @@ def call_found(
     find: Callable[[str], Any],
     fill: Callable[..., tuple[tuple[object, ...], dict[str, object]]],
 ) -> tuple[str, object]:
-    """Find the function, make its arguments of the context and call it."""
+    """Find and call a function; return `returned` and its value, or the kind of failure and why.
+
+    `fill` makes its arguments of the context.
+    """
     try:
         function = find(name)
     except Exception as error:  # noqa: BLE001 - importing runs the user's code
@@ -96,7 +102,7 @@ def call_found(
 
 
 def find_function(name: str) -> Any:
-    """Import the module and return its function."""
+    """Import the module of a `module:function` name and return the function."""
     module, _, path = name.partition(":")
     found: Any = importlib.import_module(module)
     for part in path.split("."):
@@ -148,7 +154,7 @@ def serve(
     folders: Iterable[str],
     is_moved: Callable[[str, Mapping[str, object]], bool] = lambda _name, _seen: False,
 ) -> int:
-    """Serve requests until the socket closes, a file changes or a call leaves a thread behind."""
+    """Answer calls from a socket until it closes, a file changes or a call leaves a thread."""
     here = str(Path.cwd())
     watched = tuple(f"{folder}{os.sep}" for folder in folders)
     seen: dict[str, tuple[int, ...]] = {}
@@ -258,7 +264,7 @@ async def _awaited(value: Any) -> object:
 
 
 def as_json(word: str, value: object) -> str:
-    """The pair as JSON; a value that JSON cannot represent counts as raised."""
+    """Convert a word and a value to a JSON pair; an unrepresentable value gives `raised`."""
     try:
         return json.dumps([word, value])
     except (TypeError, ValueError, RecursionError) as error:

@@ -18,7 +18,7 @@ from leadhand.functions.runner import serve
 
 
 def main(number: int, tools: str) -> int:
-    """Serve requests until the socket closes, a file changes or a call leaves a thread behind."""
+    """Answer calls of tools from a socket until it closes, a file changes or a thread remains."""
     import_tools_first(tools)
     folders = [str(Path.cwd()), *tools.split(os.pathsep)]
     return serve(

@@ -122,17 +122,17 @@ class GraphStep(Document):
 
     @property
     def called(self) -> str:
-        """What people read as what the step calls: its tool, or the kind of its session."""
+        """The name of the tool that the step calls, or the kind of the session that it runs."""
         return str(self.tool) if self.session is None else self.session.kind
 
     @property
     def values(self) -> dict[str, JsonValue]:
-        """What may hold references: the arguments by name, or the texts of a session by path."""
+        """The values that may hold references: arguments by name, or session texts by path."""
         return self.arguments if self.session is None else agent_texts(self.session)
 
     @property
     def field_of_values(self) -> str:
-        """The field that has the values, for errors."""
+        """The name of the field with the step's values, `arguments` or `session`, for errors."""
         return "arguments" if self.session is None else "session"
 
 

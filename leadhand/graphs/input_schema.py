@@ -29,7 +29,7 @@ _DEEPEST = 20
 
 
 def declare_inputs(given: Any) -> Any:
-    """Adds the inputs of a JSON Schema to a document, each with its default or null."""
+    """Returns a document with all inputs its JSON Schema declares; absent ones get a default."""
     if not isinstance(given, dict):
         return given
     inputs, schema = given.get("inputs", {}), given.get("input_schema")
@@ -60,13 +60,13 @@ def accepts_text(schema: JsonValue, name: str) -> bool:
 
 
 def accepts_null(schema: JsonValue, name: str) -> bool:
-    """Whether null is a valid value of the input, and does not mean that it is required."""
+    """Whether the schema of an input permits null; False for an input that it does not have."""
     found = schema_of(schema, name)
     return bool(found) and not list(_errors(found, None))
 
 
 def input_faults(schema: _Schema | None, inputs: Mapping[str, JsonValue]) -> Iterator[GraphFault]:
-    """Yields the errors of an input schema, or else those of the inputs' values."""
+    """Yields the errors of an input schema, or if it is valid, those of the inputs' values."""
     if schema is None:
         return
     found = list(_schema_faults(schema, "input_schema", 0))
@@ -88,7 +88,7 @@ def input_faults(schema: _Schema | None, inputs: Mapping[str, JsonValue]) -> Ite
 
 
 def typed_value(text: str, schema: _Schema) -> JsonValue:
-    """Converts a text to the type that the schema of an input requires.
+    """Parses a text as JSON if the input's schema rejects it as a text; else returns it unchanged.
 
     >>> typed_value("7", {"type": "integer"}), typed_value("7", {"type": "string"})
     (7, '7')

@@ -83,7 +83,7 @@ class Target(NamedTuple):
 
 
 def parse(text: str) -> list[str | Reference]:
-    """Splits a text into its literal parts and its references. Raises ReferenceFault.
+    """Splits a text into its literal parts and its `${...}` references. Raises ReferenceFault.
 
     >>> [part if isinstance(part, str) else part.parts for part in parse("a ${b.c} $${d}")]
     ['a ', (Part(key='b', in_brackets=False), Part(key='c', in_brackets=False)), ' ${d}']
@@ -104,19 +104,22 @@ def parse(text: str) -> list[str | Reference]:
 
 
 def whole(text: str) -> Reference | None:
-    """Returns the reference that is the entire text, or None. Raises ReferenceFault."""
+    """Returns the `${...}` reference that is the entire text, or None. Raises ReferenceFault."""
     parts = parse(text)
     first = parts[0]
     return first if len(parts) == 1 and isinstance(first, Reference) else None
 
 
 def parse_at(text: str, start: int) -> tuple[Reference, int]:
-    """Parses the reference at a position; returns it and its end. Raises ReferenceFault."""
+    """Parses the `${...}` reference at a position of a text; returns it and its end.
+
+    Raises ReferenceFault.
+    """
     return _Scanner(text, start).reference()
 
 
 def escape(text: str) -> str:
-    """Escapes a text so that it contains no references.
+    """Escapes `${` in a text with a `$`, so that it contains no references.
 
     >>> parse(escape("${HOME} and $${x}"))
     ['${HOME} and $${x}']
@@ -125,7 +128,7 @@ def escape(text: str) -> str:
 
 
 def escape_value(value: JsonValue) -> JsonValue:
-    """Escapes all texts in a JSON value, at any depth."""
+    """Escapes `${` in all texts of a JSON value, at any depth, and returns the new value."""
     if isinstance(value, str):
         return escape(value)
     if isinstance(value, list):
@@ -269,8 +272,9 @@ def _why_missing(held: Held, why: str) -> str:
 
 
 def fill(value: JsonValue, resolve: Callable[[Reference], JsonValue]) -> JsonValue:
-    """Replaces all references in a JSON value. Raises ReferenceFault if the result is too large.
+    """Replaces all references in a JSON value by the values that `resolve` returns for them.
 
+    Raises ReferenceFault if the result is too large.
     A text that is one reference becomes its value; within a text a value becomes text, anything
     but a text as JSON.
 
@@ -318,7 +322,7 @@ def as_text(value: JsonValue) -> str:
 
 
 def is_true(value: JsonValue) -> bool:
-    """Whether a value meets a condition: not empty, null, 0, false, or the texts for false.
+    """Whether a value counts as true: not empty, null, 0, false, nor the text `false`, `no` or `0`.
 
     >>> [is_true(value) for value in ("x", [0], "", "no", 0, None)]
     [True, True, False, False, False, False]
@@ -431,7 +435,7 @@ class _Scanner:
 
 
 def require_list(value: object) -> object:
-    """Returns the value of a field that is a list or a reference to one. Raises ValueError.
+    """Returns the value if it is a list or a text (a reference to a list), else raises ValueError.
 
     It is called before the types of the field are tried, which would each report an error.
     """

@@ -19,12 +19,12 @@ def exit_error(code: int) -> str:
 
 
 def http_error(status: int) -> str:
-    """Returns the error name of an HTTP request with this status."""
+    """Returns the error name of an HTTP request with this status, such as `http 503`."""
     return f"http {status}"
 
 
 def check_error_name(name: str) -> str:
-    """Validates the name of an error that a step may be retried on. Raises ValueError.
+    """Returns the name of an error to retry a step on (`exit 75`); raises ValueError if invalid.
 
     >>> [check_error_name(name) for name in ("ConnectionError", "http 5xx", "exit 75")]
     ['ConnectionError', 'http 5xx', 'exit 75']

@@ -26,16 +26,16 @@ class LocalApi:
         self._timeout_s = timeout_s
 
     def is_ready(self) -> bool:
-        """Whether the API answers that it can serve requests."""
+        """Whether the API reports that it is ready. Raises OSError if it does not respond."""
         return self._get("/readyz")[0] == http.client.OK
 
     def refuses_store(self) -> bool:
-        """Whether the API reports that Redis holds an unexpected store."""
+        """Whether the API reports that Redis holds other data than it expects."""
         status, body = self._get("/readyz")
         return status == http.client.SERVICE_UNAVAILABLE and Kind.STORE_UNKNOWN.uri.encode() in body
 
     def has_worker(self, name: str) -> bool:
-        """Whether a worker of that name has published its inventory."""
+        """Whether the API lists a live worker of that name, also with a suffix `@...`."""
         names = [str(item.get("name", "")) for item in self._items("/v1/workers")]
         return any(found == name or found.startswith(f"{name}@") for found in names)
 

@@ -51,7 +51,7 @@ class Binding(BaseModel):
 
 
 def require_bound(home: Path, env: Mapping[str, str], *, importing: bool = False) -> Binding:
-    """Returns the binding of a state folder to this user; creates a missing folder.
+    """Returns the record that a state folder is this user's; creates folder and record if missing.
 
     Raises FolderUnfit, FolderNotBound, UserStateUnfit.
     """
@@ -64,14 +64,15 @@ def require_bound(home: Path, env: Mapping[str, str], *, importing: bool = False
 
 
 def find_binding(home: Path, env: Mapping[str, str]) -> Binding | None:
-    """Returns the binding of a state folder that this user created here, else None."""
+    """Returns the record that this user created the state folder on this machine, or else None."""
     _require_presentable(home, env)
     return _find(home, user_state.bindings_folder(env))
 
 
 def begin_import(home: Path, env: Mapping[str, str]) -> Binding:
-    """Bind a state folder from elsewhere or an older version to this user; no worker may start yet.
+    """Records a state folder from elsewhere as this user's; no worker may start in it yet.
 
+    The folder may also be of an older version.
     An existing binding is kept. Raises FolderUnfit, FolderNotBound, UserStateUnfit.
     """
     _require_presentable(home, env)
@@ -90,7 +91,7 @@ def begin_import(home: Path, env: Mapping[str, str]) -> Binding:
 
 
 def finish_import(home: Path, env: Mapping[str, str]) -> None:
-    """Allows workers to run in an imported folder, and deletes its old secrets."""
+    """Marks the import of a state folder as finished: workers may run. Deletes its old secrets."""
     records = user_state.bindings_folder(env)
     with _locked(records):
         binding = _find(home, records)
@@ -100,7 +101,7 @@ def finish_import(home: Path, env: Mapping[str, str]) -> None:
 
 
 def forget_binding(home: Path, env: Mapping[str, str]) -> None:
-    """Delete the binding of a state folder that is about to be deleted."""
+    """Delete the record that a state folder is this user's, before the folder is deleted."""
     records = user_state.bindings_folder(env)
     with _locked(records):
         if _find(home, records) is not None:

@@ -38,7 +38,7 @@ def require_answer(home: Path, redis_url: str) -> None:
 
 
 def own_port(home: Path) -> int:
-    """Returns the API port of the last run if it is free, so that an open page reconnects."""
+    """Returns the API port of the last run, or a free one if it is taken, and stores it."""
     path = home / "api.json"
     port = free_port(int(home_folder.read_fields(path).get("port", 0)))
     with home_folder.fit(home):

@@ -101,7 +101,7 @@ def _named(kind: str) -> str:
 
 
 def broker_of(redis_url: str) -> str:
-    """Returns the URL of the broker's database on the embedded server.
+    """Converts the URL of the embedded Redis to that of its database 1, which the broker uses.
 
     >>> broker_of("redis://:secret@127.0.0.1:7000/0")
     'redis://:secret@127.0.0.1:7000/1'

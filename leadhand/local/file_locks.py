@@ -8,7 +8,10 @@ from pathlib import Path
 
 
 def open_lock(path: Path) -> int:
-    """Opens a file to lock it; a process that inherits the descriptor shares the lock."""
+    """Opens or creates a lock file and returns its descriptor; it is not locked yet.
+
+    A process that inherits the descriptor shares the lock.
+    """
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 

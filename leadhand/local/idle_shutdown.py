@@ -14,7 +14,8 @@ _BLIND_S = 60.0
 class Sessions(Protocol):
     """Reports whether a session is live; raises OSError if that is unknown."""
 
-    def has_live_session(self) -> bool: ...
+    def has_live_session(self) -> bool:
+        """Whether a session is live; raises OSError if that is unknown."""
 
 
 class IdleShutdown:
@@ -28,7 +29,7 @@ class IdleShutdown:
         self._blind_since_s: float | None = None
 
     def is_over(self, now_s: float) -> bool:
-        """Whether the supervisor is idle and stops now; new commands then wait for its end."""
+        """Whether the supervisor was idle long enough to stop; if so, locks new commands out."""
         if not self._is_unattended() or self._is_wanted(now_s):
             self._idle_since_s = None
             return False
@@ -64,5 +65,5 @@ class IdleShutdown:
         return wanted
 
     def close(self) -> None:
-        """Release the lock file."""
+        """Close the lock file of commands, which releases its lock."""
         os.close(self._commands_lock)

@@ -22,7 +22,7 @@ _TRIES = 10
 
 
 def replace_if_older(home: Path, run: Mapping[str, str], commands_lock: int) -> bool:
-    """End services of an older version that are idle; whether they were.
+    """End the running services if they are of an older version and idle; return if it did.
 
     The caller shares the lock of commands, and shares it again afterwards.
     """
@@ -41,7 +41,7 @@ def replace_if_older(home: Path, run: Mapping[str, str], commands_lock: int) -> 
 
 
 def require_usable(home: Path, run: Mapping[str, str], say: Callable[[str], None]) -> None:
-    """Raise StackElsewhere for services of another API; say once that older ones are busy."""
+    """Raise StackElsewhere for services with another API version; report busy older ones once."""
     theirs, own = run.get("version", "unknown"), own_version()
     if run.get("api", API) != API:
         why = f"they are of version {theirs} with another API, and this is {own}"
@@ -56,7 +56,7 @@ def require_usable(home: Path, run: Mapping[str, str], say: Callable[[str], None
 def compare_settings(
     run: Mapping[str, str], env: Mapping[str, str], say: Callable[[str], None]
 ) -> None:
-    """Say which settings of this command the services do not use."""
+    """Report by `say` which settings of this command differ from those of the running services."""
     if "settings" not in run:
         return
     names = differing(env, json.loads(run["settings"]))

@@ -10,7 +10,7 @@ _LARGEST = 4 * 1024 * 1024
 
 
 def bound(folder: Path, *, largest: int = _LARGEST) -> None:
-    """Rotates each log that is too large: copies it to LOG.1 and truncates it.
+    """Rotates each too large log of a folder: copies it to LOG.1 and empties it.
 
     Writers have the log open for appending, so it is copied and truncated, not renamed.
     """

@@ -11,7 +11,7 @@ _TIMEOUT_S = 5.0
 
 
 def proves_itself(port: int, key: str) -> bool:
-    """Whether the server on a port of loopback knows the key.
+    """Asks the server on a loopback port for a proof; returns whether it knows the key.
 
     Raises OSError if none accepts connections or its response cannot be read.
     """

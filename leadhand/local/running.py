@@ -30,7 +30,7 @@ class Running(NamedTuple):
 
 
 def find_running(home: Path) -> Running | None:
-    """Returns the supervisor that runs in the state folder; None if none. Raises FolderUnfit."""
+    """Returns the running supervisor of a state folder; None if none runs. Raises FolderUnfit."""
     path = home / "supervisor.lock"
     if not path.is_file():
         return None
@@ -48,7 +48,10 @@ def find_running(home: Path) -> Running | None:
 
 
 def read_run(home: Path) -> dict[str, str]:
-    """Reads the fields of `run.json` as texts; the services in it may have been killed."""
+    """Reads the fields of a state folder's `run.json` as texts; empty if it is missing.
+
+    The services in it may have been killed.
+    """
     return {name: str(value) for name, value in home_folder.read_fields(home / "run.json").items()}
 
 
@@ -62,7 +65,7 @@ def require_here(home: Path, run: Mapping[str, str]) -> None:
 
 
 def kernel_id() -> str:
-    """Returns what names the running kernel and its process ids; '' where it has no such names.
+    """Returns an id of the running kernel and its process namespace; '' if the system has none.
 
     Unlike the host's name it does not change while the services run.
     """

@@ -19,10 +19,17 @@ class Service(Protocol):
     """A process that can be restarted and stopped."""
 
     @property
-    def log(self) -> Path: ...
-    def relaunch(self) -> None: ...
-    def has_ended(self) -> bool: ...
-    def stop(self) -> None: ...
+    def log(self) -> Path:
+        """Return the path of the log file of the process."""
+
+    def relaunch(self) -> None:
+        """Start the process again."""
+
+    def has_ended(self) -> bool:
+        """Whether the process has ended, or was never started."""
+
+    def stop(self) -> None:
+        """Stop the process and wait for its end."""
 
 
 class Program:
@@ -75,7 +82,7 @@ class RestartedService:
         self._due_s: float | None = None
 
     def check(self, now_s: float) -> str | None:
-        """Check the service, and restart it after it has ended; return a message to log, if any."""
+        """Restart the service with back-off once it has ended; return a message or None."""
         if self._due_s is not None:
             return self._start(now_s) if now_s >= self._due_s else None
         if not self.service.has_ended():

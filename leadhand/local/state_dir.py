@@ -73,7 +73,7 @@ def require_own(home: Path) -> None:
 
 @contextmanager
 def fit(home: Path) -> Iterator[None]:
-    """Converts an OSError in the block to FolderUnfit."""
+    """Context manager that converts an OSError in its block to FolderUnfit for the folder."""
     try:
         yield
     except OSError as error:
@@ -97,7 +97,7 @@ def write_whole(path: Path, content: str) -> None:
 
 
 def write_fields(path: Path, fields: Mapping[str, str | int | float]) -> None:
-    """Replaces a file with these fields as JSON."""
+    """Replaces a file with these fields as JSON, atomically."""
     write_whole(path, json.dumps(dict(fields), indent=1) + "\n")
 
 
@@ -111,7 +111,7 @@ def read_fields(path: Path) -> dict[str, str | int | float]:
 
 
 def tail(log: Path, *, since: int = 0) -> str:
-    """Returns the last lines of a log that were written after this offset."""
+    """Returns the last lines of a log written after this offset; '' if it is unreadable."""
     try:
         with log.open("rb") as file:
             file.seek(max(since, size(log) - _TAIL_BYTES))

@@ -283,7 +283,10 @@ class Supervisor:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a supervisor with the options of the command line."""
+    """Run the services of a state folder until they are idle; return the exit code.
+
+    `argv` has the options of the command line.
+    """
     options = _options(argv)
     process_guard.hide()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
@@ -315,7 +318,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def commands_from(given: str | None, env: Mapping[str, str]) -> Commands:
-    """Parses the commands of the services from a JSON option; by default Leadhand's own."""
+    """Parses the commands of API and worker from a JSON option; by default Leadhand's own."""
     if given is None:
         return Commands(api=service_command("api", env), worker=service_command("worker", env))
     fields = json.loads(given)

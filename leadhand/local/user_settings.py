@@ -39,7 +39,7 @@ def with_config(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def digests(env: Mapping[str, str]) -> dict[str, str]:
-    """A digest of each setting of the services in an environment, by the variable's name."""
+    """A digest of each service setting in an environment, by the name of its variable."""
     return {
         name: hashlib.sha256(text.encode()).hexdigest()[:16]
         for name, text in env.items()
@@ -48,7 +48,7 @@ def digests(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def differing(env: Mapping[str, str], in_force: Mapping[str, str]) -> list[str]:
-    """The settings of an environment that differ from the digests of those in force."""
+    """The names of the settings in an environment that differ from the digests of those in use."""
     return sorted(name for name, text in digests(env).items() if in_force.get(name) != text)
 
 

@@ -55,22 +55,31 @@ def set_name(redis_url: str) -> str:
 
 
 def bindings_folder(env: Mapping[str, str]) -> Path:
-    """Returns the folder of the bindings, created with mode 0700. Raises UserStateUnfit."""
+    """Returns the folder with records of the state folders that are this user's; creates it.
+
+    Its mode is 0700. Raises UserStateUnfit.
+    """
     return _private_folder(env, "folders")
 
 
 def hooks_folder(env: Mapping[str, str]) -> Path:
-    """Returns the folder in which hooks store files, with mode 0700. Raises UserStateUnfit."""
+    """Returns the folder in which agents' hooks store files; creates it with mode 0700.
+
+    Raises UserStateUnfit.
+    """
     return _private_folder(env, "hooks")
 
 
 def approvals_file(env: Mapping[str, str]) -> Path:
-    """Returns the path of the file with the user's approvals. Raises UserStateUnfit."""
+    """Returns the path of the file that lists which definition files the user has approved.
+
+    Raises UserStateUnfit.
+    """
     return hooks_folder(env) / "trusted.json"
 
 
 def worktrees_folder(env: Mapping[str, str]) -> Path:
-    """Returns the folder of the worktrees and copies of tasks; it may not exist yet.
+    """Returns the folder of the git worktrees and copies of tasks; it may not exist yet.
 
     Raises UserStateUnfit.
     """
@@ -78,7 +87,7 @@ def worktrees_folder(env: Mapping[str, str]) -> Path:
 
 
 def imports_folder(env: Mapping[str, str]) -> Path:
-    """Returns the folder of the copies that an import works on, with mode 0700.
+    """Returns the folder of the copies that an import works on; creates it with mode 0700.
 
     Raises UserStateUnfit.
     """
@@ -87,7 +96,7 @@ def imports_folder(env: Mapping[str, str]) -> Path:
 
 @contextmanager
 def usable(folder: Path) -> Iterator[None]:
-    """Converts an OSError in the block to UserStateUnfit, which names the folder."""
+    """Context manager that converts an OSError in its block to UserStateUnfit with the folder."""
     try:
         yield
     except OSError as error:
@@ -144,5 +153,5 @@ def home_of(env: Mapping[str, str]) -> Path | None:
 
 
 def defining_folder(folder: Path, env: Mapping[str, str]) -> Path | None:
-    """Returns the folder whose definitions apply to sessions of a folder; None if none does."""
+    """Returns the nearest folder upward that defines agents, flows or tools; None if none does."""
     return folder_with_definitions(folder, home_of(env))

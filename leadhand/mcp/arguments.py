@@ -93,7 +93,7 @@ class TaskUpdate(_Synonyms):
     )
 
     def edits(self) -> dict[str, object]:
-        """Return the fields that change the task in the plan, not its status."""
+        """Return the given title, description, dependencies and priority of the task, by name."""
         names = {"title", "description", "dependencies", "priority"}
         return self.model_dump(include=names, exclude_none=True)
 

@@ -41,7 +41,7 @@ _INSTRUCTIONS = (
 
 
 async def serve(client: AsyncClient, session: str | None) -> None:
-    """Serve MCP until standard input ends.
+    """Serve Leadhand's MCP tools over standard input and output until input ends.
 
     Args:
         client: Calls the API; it is closed here.

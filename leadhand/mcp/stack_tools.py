@@ -31,7 +31,7 @@ class OfStack(Arguments):
 
     @property
     def scope(self) -> Scope:
-        """Return the stack that the call refers to."""
+        """Return the stack that the call names, by default that of the current folder."""
         return find_scope(Path(), self.stack)
 
 
@@ -88,7 +88,7 @@ class ListSessions(OfStack):
 
 
 async def start_workflow(calls: Calls, given: StartWorkflow) -> Result:
-    """Start a workflow session on top of the stack."""
+    """Start a workflow session on top of the stack; return it and the depth of the stack."""
     scope = given.scope
     change = await calls.client.start_workflow(
         scope.stack,
@@ -150,7 +150,7 @@ async def abort_workflow(calls: Calls, given: Abort) -> Result:
 
 
 async def load_session(calls: Calls, given: Load) -> Result:
-    """Put a workflow session back on top of the stack."""
+    """Put a workflow session back on top of the stack; from its JSON file if the API lacks it."""
     scope = given.scope
     files = None if scope.folder is None else Mirror(Path(scope.folder, FILES))
     record = None if files is None else await asyncio.to_thread(files.read, given.session_id)
@@ -176,12 +176,12 @@ async def get_stack(calls: Calls, given: OfStack) -> Result:
 
 
 async def get_all_outputs(calls: Calls, given: OfSession) -> Result:
-    """Merge the outputs of the completed steps."""
+    """Get the merged outputs of the completed steps of a workflow session, or the active one."""
     return await calls.client.workflow_outputs(given.scope.stack, given.session_id)
 
 
 async def list_sessions(calls: Calls, given: ListSessions) -> Result:
-    """List the workflow sessions of the stack."""
+    """List one page of the stack's workflow sessions, by job, workflow or status."""
     return await calls.client.stack_workflows(
         given.scope.stack,
         job_name=given.job_name,

@@ -66,7 +66,7 @@ class Calls:
         return {"items": [_dumped(one) for one in wanted]}
 
     async def task_get(self, given: arguments.TaskGet) -> Result:
-        """Get one task of a plan."""
+        """Get one task of a plan, by default the session's own task."""
         if given.plan is not None:
             if given.id is None:
                 raise ToolRefused("id is missing; name the task of the plan")
@@ -82,7 +82,7 @@ class Calls:
         return found
 
     async def task_update(self, given: arguments.TaskUpdate) -> Result:
-        """Report a new status for the session's own task."""
+        """Report a new status of the session's own task; with `plan` edit a task of that."""
         if given.plan is not None:
             return await self._edit(given, given.plan)
         own = self._own("task_update without a plan", "name the session of a plan in plan")
@@ -121,7 +121,7 @@ class Calls:
         return await self._client.exit(own, given.reason)
 
     async def inbox(self, given: arguments.Inbox) -> Result:
-        """List the messages of the session's inbox."""
+        """List the messages of a session's inbox; with `take` mark them read and return them."""
         session = self._named("inbox", given.session)
         if given.take:
             taken = await self._client.take_messages(session)
@@ -129,15 +129,15 @@ class Calls:
         return await self._client.inbox(session, unread=given.unread)
 
     async def session_status(self, given: arguments.OneSession) -> Result:
-        """Get a session."""
+        """Get a session with its status, by default the session that the caller works in."""
         return await self._client.session(self._named("session_status", given.session))
 
     async def explain(self, given: arguments.OneSession) -> Result:
-        """Explain what a session waits for."""
+        """Explain what a session waits for or why it ended, by default the caller's own session."""
         return await self._client.explain(self._named("explain", given.session))
 
     async def start_session(self, given: arguments.Start) -> Result:
-        """Start a child session."""
+        """Start a session that runs a loop of a doer and checkers; return it without waiting."""
         limits = given.model_dump(include={"max_iterations", "label"}, exclude_none=True)
         try:
             document = loop_document(
@@ -152,6 +152,10 @@ class Calls:
         return await self._client.submit(document, given.key, on_parent_end=given.on_parent_end)
 
     async def ask_human(self, given: arguments.AskHuman) -> Result:
+        """Ask a person by a child session and wait up to `wait_s` for the answer.
+
+        Without one yet, return how to ask again.
+        """
         self._own("ask_human", "`leadhand questions` lists what sessions ask")
         try:
             asked = question_of(
@@ -174,13 +178,14 @@ class Calls:
         return found
 
     async def wait_session(self, given: arguments.Wait) -> Result:
-        """Wait until a session ends or the timeout passes."""
+        """Wait until a session ends or the timeout passes; return the session in either case."""
         try:
             return await self._client.wait(given.session, given.timeout_s)
         except WaitTimedOut:
             return await self._client.session(given.session)
 
     async def lock_acquire(self, given: arguments.LockAcquire) -> Result:
+        """Take a named lock, waiting up to `wait_s`; extend it if this server holds it already."""
         session = self._named("lock_acquire", given.session)
         held = self._grants.get((session, given.name))
         if held is not None:
@@ -205,27 +210,33 @@ class Calls:
         return {"name": given.name, "released": released}
 
     async def kv_get(self, given: arguments.KvGet) -> Result:
+        """Read a value that the session's tree shares, by its key."""
         return await self._client.value(self._named("kv_get", given.session), given.key)
 
     async def kv_set(self, given: arguments.KvSet) -> Result:
+        """Store a value that the session's tree shares; with `if_version` only if unchanged."""
         session = self._named("kv_set", given.session)
         return await self._client.set_value(
             session, given.key, given.value, if_version=given.if_version
         )
 
     async def kv_list(self, given: arguments.KvList) -> Result:
+        """List the keys of at most 500 values that the session's tree shares, by prefix."""
         session = self._named("kv_list", given.session)
         return await self._client.values(session, prefix=given.prefix, limit=500)
 
     async def kv_delete(self, given: arguments.KvDelete) -> Result:
+        """Delete a value that the session's tree shares; with `if_version` only if unchanged."""
         session = self._named("kv_delete", given.session)
         await self._client.delete_value(session, given.key, if_version=given.if_version)
         return {"key": given.key, "deleted": True}
 
     async def cb_status(self, given: arguments.CbStatus) -> Result:
+        """List the Stop guards with their failure counters, of one agent session or of all."""
         return await self._client.guards(given.session)
 
     async def cb_reset(self, given: arguments.CbReset) -> Result:
+        """Set the failure counters of Stop guards to 0, of one agent session or of all."""
         return await self._client.reset_guards(given.session)
 
     async def _tasks(self, plan: str | None) -> list[TaskView]:

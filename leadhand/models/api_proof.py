@@ -21,7 +21,7 @@ def is_nonce(text: str) -> bool:
 
 
 def proof_of(key: str, port: int, nonce: str) -> str:
-    """The HMAC of a nonce, as hex digits.
+    """The HMAC of a port and a nonce with a key, as hex digits: an API proves itself with it.
 
     It holds for one port: a server on another one cannot pass on the proof of the real API.
 
@@ -33,5 +33,5 @@ def proof_of(key: str, port: int, nonce: str) -> str:
 
 
 def is_proof(given: str, key: str, port: int, nonce: str) -> bool:
-    """Whether a proof is right, compared in constant time."""
+    """Whether a text is the proof for this key, port and nonce; compares in constant time."""
     return hmac.compare_digest(given.encode(), proof_of(key, port, nonce).encode())

@@ -22,11 +22,11 @@ class Approvals(NamedTuple):
     store: Path | None = None
 
     def stamp(self) -> Stamp:
-        """Return a fingerprint that changes with the store."""
+        """Return a fingerprint that changes with the file of approvals; empty without one."""
         return () if self.store is None else stamp_of(self.store)
 
     def lack(self, file: Path, text: str) -> bool:
-        """Whether the file needs an approval, and this text of it is not approved."""
+        """Whether a definition file needs the user's approval, and this text of it has none."""
         if self.folder is None or self.store is None:
             return False
         if file.absolute().parent != self.folder.absolute():
@@ -36,7 +36,7 @@ class Approvals(NamedTuple):
 
     @property
     def hint(self) -> str:
-        """Return what to do about a file that is not approved."""
+        """Return a hint for the user: the command that approves the files of the folder."""
         return f"look at it, then run `leadhand trust {self.folder}`"
 
 
@@ -45,7 +45,7 @@ NONE_NEEDED = Approvals()
 
 
 def read_approvals(store: Path) -> dict[str, str]:
-    """Reads the approved digest of each file; empty if the store is missing or invalid."""
+    """Reads the approved digest of each definition file; empty if the store is unreadable."""
     try:
         fields = json.loads(store.read_text())
     except (OSError, ValueError):
@@ -54,10 +54,13 @@ def read_approvals(store: Path) -> dict[str, str]:
 
 
 def approval_key(file: Path) -> str:
-    """Returns the name of a file in the store: a link keeps its own name, in its real folder."""
+    """Returns the key of a file in the store of approvals: the real folder and the file's own name.
+
+    A link keeps its own name.
+    """
     return str(file.parent.resolve() / file.name)
 
 
 def digest_of(text: str) -> str:
-    """Returns the digest of a file's text that is approved."""
+    """Returns the SHA-256 digest (hex) of a file's text, which an approval records."""
     return hashlib.sha256(text.encode()).hexdigest()

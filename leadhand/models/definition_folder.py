@@ -27,7 +27,7 @@ def folder_with_definitions(folder: Path, home: Path | None) -> Path | None:
 
 
 def definition_files(folder: Path) -> Iterator[Path]:
-    """Yields the files of a folder that define something; none if it is not readable."""
+    """Yields the files of a folder that define agents, flows or tools; none if it is unreadable."""
     try:
         for file in (folder / name for name in FILES):
             if file.is_file():

@@ -38,7 +38,7 @@ CHECK_TIMEOUT_S = 300.0
 
 
 def without_zero(text: str) -> str:
-    """Rejects a text with a NUL character, which process arguments cannot contain."""
+    """Returns the text, or raises ValueError if it has a NUL, which no process argument may."""
     if "\0" in text:
         raise ValueError("it holds a zero character; leave that out")
     return text
@@ -223,7 +223,7 @@ class Budget(Document):
     stops: Annotated[int, Field(strict=True, ge=1, le=1_000_000)] | None = None
 
     def limits(self) -> dict[str, int]:
-        """Return the limits that are set, in the units of the counters."""
+        """Return the limits that are set, by counter, such as cost in millionths of a dollar."""
         given = {
             "iterations": self.iterations,
             "steps": self.steps,
@@ -444,7 +444,7 @@ def _unknown_source(phase: str, source: str, earlier: Collection[str]) -> str:
 
 
 def absolute(value: str | None, *, name: str = "cwd") -> str | None:
-    """Validates that a folder is an absolute path. Raises ValueError."""
+    """Returns a folder if it is an absolute path, or None. Raises ValueError for other paths."""
     if value is not None and ("\0" in value or not PurePosixPath(value).is_absolute()):
         raise ValueError(f"{name} is {value!r}; give an absolute path")
     return value

@@ -67,7 +67,7 @@ def limit_etag(concurrency: int | None, per_minute: float | None) -> str:
 
 
 def parse_limit_etag(tag: str) -> tuple[int | None, float | None] | None:
-    """Parses a limit's ETag; None if it is not one.
+    """Parses a limit's ETag to its concurrency and rate per minute; None if it is not one.
 
     >>> parse_limit_etag('"4-0.5"'), parse_limit_etag('"4"')
     ((4, 0.5), None)

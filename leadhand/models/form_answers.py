@@ -40,7 +40,7 @@ class Accepted(NamedTuple):
 
 
 def fit(rules: AnswerRules, given: GivenAnswer) -> Accepted | list[Unfit]:
-    """Validates an answer to a form; returns it with defaults, or all errors.
+    """Validates a person's answer by a question's rules; returns it with defaults, or all errors.
 
     >>> rules = AnswerRules(choices=("ship", "wait"))
     >>> fit(rules, GivenAnswer(text="ship"))

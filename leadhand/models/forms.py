@@ -158,7 +158,7 @@ def default_of(field: Leaf) -> JsonValue:
 
 
 def check_value(field: Leaf, value: JsonValue) -> tuple[JsonValue, str | None]:
-    """Validates a value of a form field; returns it as it is stored, and what is wrong."""
+    """Validates a value of a form field; returns it as it is stored, and an error text or None."""
     match field:
         case TextField():
             return value, _fault_of_text(field, value)
@@ -299,5 +299,5 @@ def _check_default(field: Leaf, path: str) -> None:
 
 
 def quoted(options: Sequence[str]) -> str:
-    """Formats options as a list for a text."""
+    """Formats options as one text: each in quotes, separated by commas."""
     return ", ".join(repr(one) for one in options)

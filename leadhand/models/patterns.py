@@ -43,7 +43,7 @@ _WORDS = {
 
 
 def form_of(pattern: object) -> str | None:
-    """Returns the description of a pattern in words; None if it has none.
+    """Returns the description in words of a known regular expression; None for another one.
 
     >>> form_of(NAME)
     "1 to 64 letters, digits, '_', '.' and '-', with a letter or digit first"

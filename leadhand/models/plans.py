@@ -221,7 +221,7 @@ def _hint(name: str, known: Iterable[str]) -> str:
 
 
 def find_cycle(needs: dict[str, tuple[str, ...]]) -> list[str]:
-    """Returns a cycle of names, its first name repeated at the end; empty if there is none.
+    """Returns names that need each other in a cycle, the first repeated at the end; else empty.
 
     >>> find_cycle({"a": ("b",), "b": ("a",), "c": ()})
     ['a', 'b', 'a']

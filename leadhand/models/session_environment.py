@@ -30,7 +30,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
 
 
 def is_explicit_only(name: str) -> bool:
-    """Whether a file of variables may not have this name.
+    """Whether only an explicit option, and no file of variables, may pass a variable of this name.
 
     >>> is_explicit_only("LD_PRELOAD"), is_explicit_only("API_KEY")
     (True, False)
@@ -39,7 +39,7 @@ def is_explicit_only(name: str) -> bool:
 
 
 def check_values(values: Mapping[str, str | None]) -> None:
-    """Check names and sizes. Raises ValueError, without a value in its text."""
+    """Raises ValueError if variables have invalid names, values or sizes; it shows no value."""
     for name, value in values.items():
         if not _NAME.fullmatch(name):
             raise ValueError(f"{name[:80]!r} is no name of a variable; use letters, digits and _")

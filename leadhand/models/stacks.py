@@ -141,7 +141,7 @@ class StackView(View):
 
     @property
     def active(self) -> StackedWorkflow | None:
-        """Return the workflow session on top of the stack."""
+        """Return the workflow session on top of the stack; None if the stack is empty."""
         return self.workflows[-1] if self.workflows else None
 
 
@@ -176,7 +176,7 @@ class OutputsView(View):
 
 
 def folder_stack(place: str, folder: str) -> str:
-    """Returns the name of a folder's stack, by its real path.
+    """Returns the name of the stack of a folder: a hash of its place (host) and real path.
 
     >>> folder_stack("here", "/work/project")
     'folder-7adebc2ddd7f9cee'
@@ -186,5 +186,5 @@ def folder_stack(place: str, folder: str) -> str:
 
 
 def entries_of(workflows: Iterable[WorkflowSession | StackedWorkflow]) -> list[StackEntry]:
-    """Returns the lines of a stack, from the bottom to the top."""
+    """Returns the workflow name and current step of each session on a stack, bottom first."""
     return [StackEntry(workflow=one.workflow, step=one.current_step_id) for one in workflows]

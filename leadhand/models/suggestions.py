@@ -30,7 +30,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def nearest_field(model: type[BaseModel], place: Sequence[int | str]) -> str | None:
-    """Returns the name of the field that an unknown field name probably means.
+    """Returns the field of a model that an unknown field name probably means; None if none is near.
 
     `place` is the location of the error as pydantic reports it, with the names of union members.
 
@@ -42,7 +42,7 @@ def nearest_field(model: type[BaseModel], place: Sequence[int | str]) -> str | N
 
 
 def fields_at(model: type[BaseModel], place: Sequence[int | str]) -> list[str]:
-    """Returns the names of the fields where an unknown field was found, in the model's order."""
+    """Returns the names of the known fields where an unknown one was found, in model order."""
     root = _schema(model)
     here = [*_members(root, root)]
     for part in place[:-1]:

@@ -122,7 +122,7 @@ def tool_lines(calls: Iterable[ToolCallView]) -> Iterator[str]:
 
 
 def block(text: str, *, indent: str = "") -> Iterator[str]:
-    """Yields the lines of a text without control characters."""
+    """Yields the lines of a text, each indented and without control characters."""
     for line in text.splitlines():
         yield f"{indent}{_printable(line)}".rstrip()
 

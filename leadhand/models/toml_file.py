@@ -66,7 +66,7 @@ def read_text(file: Path) -> str:
 
 
 def line_of(text: str, path: Sequence[str]) -> int | None:
-    r"""Returns the line number (from 1) of the deepest part of a key path in a text.
+    r"""Returns the line (from 1) of the deepest part of a key path that a TOML text has; else None.
 
     A text that ends within a statement is not TOML. So the shortest beginning of the text that
     is TOML and has the key ends with the statement that defines it.

@@ -42,12 +42,12 @@ def is_local_tool(name: str) -> bool:
 
 
 def check_graph_tool_name(value: str) -> str:
-    """Validates the name of a tool in a graph and returns it. Raises ValueError."""
+    """Validates and returns the name of a tool in a graph, also `local:...`. Raises ValueError."""
     return value if _LOCAL.match(value) else check_tool_name(value)
 
 
 def check_tool_name(value: str) -> str:
-    """Validates the name of a tool and returns it. Raises ValueError.
+    """Validates and returns the name of a tool, but not `local:...`. Raises ValueError.
 
     >>> check_tool_name("papers:search"), check_tool_name("github.search_issues")
     ('papers:search', 'github.search_issues')
@@ -87,7 +87,7 @@ def shape_of(name: str) -> Shape:
 
 
 def owner_of(name: str) -> str:
-    """Returns the file, entry or server that defines the tool.
+    """Returns the module, server or entry that defines a tool: the first part of its name.
 
     >>> owner_of("papers:search"), owner_of("github.search"), owner_of("wc")
     ('papers', 'github', 'wc')

@@ -50,7 +50,7 @@ def misfit(schema: _Schema, value: JsonValue) -> str | None:
 def convert(
     schema: _Schema, arguments: Mapping[str, JsonValue]
 ) -> tuple[dict[str, JsonValue], str | None]:
-    """Converts arguments as the schema requires, with its defaults; or returns the first error.
+    """Converts arguments by a tool's schema, with defaults; returns (arguments, first error).
 
     >>> convert({"properties": {"n": {"type": "integer"}}, "required": ["n"]}, {"n": "3"})
     ({'n': 3}, None)

@@ -73,8 +73,9 @@ class ResearchAgent:
     async def execute_workflow(
         self, workflow: Workflow, session_id: str | None = None
     ) -> WorkflowResult:
-        """Run a workflow; if its state is stored under this id, continue it.
+        """Run a workflow, or continue one whose state is stored under this id.
 
+        The stored state is deleted on success, and saved otherwise.
         Raises WorkflowExecutionError for any error but that of a step, chained to it; for an
         invalid workflow or a missing tool it is a WorkflowValidationError or ToolNotFoundError,
         too.

@@ -73,7 +73,7 @@ class CostApproval:
         return cost is None or cost >= self.ask_from
 
     async def require(self, client: AsyncClient, step: WorkflowStep, grant: WorkGrant) -> None:
-        """Wait for approval if the step's cost requires it. Raises ApprovalDeniedError."""
+        """Wait for approval if the step's cost needs it; raises ApprovalDeniedError."""
         cost = self.cost_of(step)
         if cost is not None and cost < self.ask_from:
             if cost >= self.note_from:

@@ -68,9 +68,9 @@ class AgentConfig:
 
     @classmethod
     def from_file(cls, path: str | Path) -> AgentConfig:
-        """Read a configuration from a JSON file, or from a YAML file (`.yaml`, `.yml`) with PyYAML.
+        """Read a configuration from a JSON or YAML file; an unreadable file gives the defaults.
 
-        A file that cannot be read is ignored with a warning.
+        That is logged as a warning. YAML (`.yaml`, `.yml`) needs PyYAML.
         """
         path = Path(path)
         is_yaml = path.suffix.lower() in (".yaml", ".yml")

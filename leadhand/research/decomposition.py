@@ -53,7 +53,10 @@ class KeywordDecomposer:
     name: str = "command"
 
     async def decompose(self, command: str, tools: Tools) -> Workflow:
-        """Convert a command in words to a workflow. Raises WorkflowValidationError."""
+        """Split a command into parts, match each to a tool by its words, and return the workflow.
+
+        Raises WorkflowValidationError.
+        """
         steps: list[WorkflowStep] = []
         problems: list[str] = []
         for part in filter(None, map(_clean, _split(command))):

@@ -82,7 +82,7 @@ class WorkflowExecutor:
         self._url, self._token = url, token
 
     async def execute(self, workflow: Workflow, state: WorkflowState) -> WorkflowResult:
-        """Run the steps that have not ended; `state` is updated.
+        """Run the steps that have not ended, update `state`, and return the result.
 
         Raises WorkflowValidationError and ToolNotFoundError before anything runs.
         """

@@ -48,7 +48,7 @@ class Heartbeats:
         self._thread.join(timeout=_LONGEST_S)
 
     def keep(self, grant: WorkGrant) -> None:
-        """Send heartbeats for an attempt until `drop`."""
+        """Start to send heartbeats for an attempt, from another thread, until `drop`."""
         beat = BeatWork(address=grant.address, fence=grant.fence, nonce=grant.nonce)
         with self._changed:
             self._attempts[grant.nonce] = beat

@@ -50,7 +50,7 @@ class WorkflowStep:
     estimated_cost: float | None = None
 
     def retries(self, default: int) -> int:
-        """Return how often a failed call is repeated."""
+        """Return how often a failed call is repeated: the step's number, or else `default`."""
         return default if isinstance(self.retry_count, _Unset) else self.retry_count
 
 

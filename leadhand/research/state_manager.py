@@ -52,7 +52,7 @@ class StateManager:
             return None
 
     async def cleanup_state(self, session_id: str) -> None:
-        """Delete the state of a completed workflow."""
+        """Delete the stored state of a workflow, if there is one."""
         await self.delete(session_id)
 
     async def delete(self, session_id: str) -> bool:

@@ -33,7 +33,7 @@ class StepLog:
         error: str | None = None,
         attempt: int = 1,
     ) -> None:
-        """Append one tool call to the log, with its result or its error."""
+        """Append one tool call to the log without secrets; a failed write only logs a warning."""
         line = {
             "time": datetime.now().astimezone().isoformat(),
             "step": step,

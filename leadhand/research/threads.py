@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 async def in_thread(call: Callable[..., T], *args: Any, **named: Any) -> T:
-    """Calls a function in a new daemon thread, with the context variables of the caller."""
+    """Runs a function in a new daemon thread with the caller's context variables, and awaits it."""
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[T] = loop.create_future()
     run = partial(contextvars.copy_context().run, call, *args, **named)

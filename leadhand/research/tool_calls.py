@@ -50,7 +50,10 @@ class ToolCalls:
         self.breakers: dict[str, CircuitBreaker] = {}
 
     async def call(self, grant: WorkGrant, *, timeout_s: float) -> Called:
-        """Call a step's tool; asynchronous tools run in the event loop, others in a thread."""
+        """Call a step's tool within a timeout; return its value or error, and how long it took.
+
+        Asynchronous tools run in the event loop, others in a thread.
+        """
         begun = time.monotonic()
         breaker = self._breaker(grant.tool)
         try:

@@ -33,7 +33,7 @@ class Mirror:
         return self.folder / f"session_{session}.json"
 
     def write(self, sessions: Iterable[WorkflowSession]) -> None:
-        """Write the files of these workflow sessions that are missing, corrupt or older."""
+        """Write the JSON files of these workflow sessions that are missing, corrupt or older."""
         try:
             with self._locked():
                 for session in sessions:

@@ -33,11 +33,11 @@ class Answer:
     tools_failed: int | None = None
 
     def with_thread(self, thread: Thread | None) -> Answer:
-        """Return a copy with the thread from which the next turn resumes the conversation."""
+        """Return a copy of the answer with the conversation thread that the next turn resumes."""
         return replace(self, thread=thread)
 
     def mark_retryable(self, failure: Outcome) -> Outcome:
-        """Mark a failure as retryable unless the agent reported it as final."""
+        """Return the failure marked as retryable, unless the agent reported it as final."""
         return failure if self.final else mark_retryable(failure, self.result)
 
     def add_usage(self, outcome: Outcome) -> Outcome:

@@ -17,7 +17,7 @@ from workers.task.task import BodyTask
 
 
 def agent_named(task: BodyTask, *names: str | None) -> str:
-    """Returns the first name that is not None, else the default agent. Raises AgentUnnamed."""
+    """Returns the first agent name that is not None, else the default one. Raises AgentUnnamed."""
     for name in (*names, task.default_agent):
         if name is not None:
             return name

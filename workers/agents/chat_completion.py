@@ -30,7 +30,7 @@ _BUSY = frozenset({408, 409, 425, 429})
 
 
 def main() -> int:
-    """Request a chat completion from the model's API and print its result."""
+    """Request the chat completion read as JSON from stdin; print its result or failure as JSON."""
     import openai  # an optional extra, needed only for agents that are models
 
     request = json.load(sys.stdin)

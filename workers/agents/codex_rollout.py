@@ -27,14 +27,14 @@ _ERROR = re.compile(r'(?:\A|\nOutput:\n|"output":\s*")(bwrap: [^\n"\\]*)')
 
 
 def codex_home(env: Mapping[str, str]) -> Path | None:
-    """Returns the folder in which Codex, with this environment, keeps its conversations."""
+    """Returns the folder of Codex's conversations, by CODEX_HOME or HOME; None without both."""
     if env.get("CODEX_HOME"):
         return Path(env["CODEX_HOME"])
     return Path(env["HOME"], ".codex") if env.get("HOME") else None
 
 
 def find_sandbox_error(home: Path, thread: str) -> str | None:
-    """Returns the error of Codex's sandbox if it could start no command in the last turn."""
+    """Returns Codex's sandbox error if no command of a thread's last turn started, else None."""
     if not _THREAD.fullmatch(thread):
         return None
     shells, errors = set[str](), list[str | None]()

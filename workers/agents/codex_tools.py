@@ -31,7 +31,7 @@ class CodexTools:
         self._error: str | None = None
 
     def take(self, event: JsonValue) -> None:
-        """Record the thread or a completed tool call of an event; ignore other events."""
+        """Record the thread id or a completed tool call from a Codex event; ignore other events."""
         if isinstance(event, dict) and event.get("type") == "thread.started":
             self._thread = str(event.get("thread_id"))
         if not isinstance(event, dict) or event.get("type") != "item.completed":

@@ -20,7 +20,7 @@ from workers.task.task import BodyTask
 def ask_on(
     task: BodyTask, given: DoerInputs, name: str, cancel: threading.Event
 ) -> tuple[Answer, str | None]:
-    """Continues the agent's conversation; returns the answer, and a warning if it was lost.
+    """Asks an agent in its earlier conversation; if that is lost, in a new one, with a warning.
 
     The agent continues from the last committed thread, with the feedback as its prompt, and with
     the task if that has changed since. Without a thread, or where the agent no longer has it, it

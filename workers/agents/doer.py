@@ -29,7 +29,7 @@ from workers.task.task import BodyTask
 
 
 def run_doer(task: BodyTask, cancel: threading.Event) -> Outcome:
-    """Run the doer and return its outcome: its text on success, the reason on failure."""
+    """Run the step's doer (agent, command or function) and return its outcome, also a failure."""
     inputs = DoerInputs.model_validate(task.inputs)
     doer = inputs.doer
     if doer is not None and doer.command is not None:

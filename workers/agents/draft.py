@@ -59,7 +59,7 @@ class Replan(BaseModel):
 
 
 def draft_tasks(task: BodyTask, cancel: threading.Event) -> Outcome:
-    """Ask a team lead for the tasks of a plan and return them as the outcome's value.
+    """Return a plan's tasks as an outcome: given ones, or those a team lead agent drafts or edits.
 
     Given tasks are the first draft. An answer that is no valid list of tasks fails the attempt,
     and the next one gets the reason.

@@ -47,7 +47,7 @@ def is_installed() -> bool:
 
 @contextmanager
 def config_file(spill: Path, *, wanted: bool) -> Iterator[str]:
-    """Yields the path of a temporary file with the configuration of the MCP server.
+    """Yields the path of a temporary file that configures the MCP server, then deletes it.
 
     Without the SDK the file names no server. The path is "" if the file is not `wanted`.
     """

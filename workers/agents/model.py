@@ -39,7 +39,7 @@ _CHAT = Agent(
 
 
 def ask_model(question: Question, cancel: threading.Event) -> Answer:
-    """Send the conversation so far and the prompt to the model. Raises PromptTooLong."""
+    """Send a model the conversation and the prompt; return its answer. Raises PromptTooLong."""
     task, agent, thread_before = question.task, question.agent, question.thread_before
     assert agent.model is not None
     output_format = _CHAT.model_copy(

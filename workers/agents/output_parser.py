@@ -64,7 +64,7 @@ class OutputParser:
         self.thread: str | None = None
 
     def write(self, chunk: bytes) -> None:
-        """Take the next chunk of output; JSON lines are parsed at once, other text at the end."""
+        """Take the next chunk of output; JSON lines are parsed at once, other output is ignored."""
         if self._agent.output == "lines":
             self._lines.write(chunk)
 

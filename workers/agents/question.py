@@ -32,13 +32,13 @@ class Question:
 
     @property
     def thread_before(self) -> Thread:
-        """Return the thread to resume; an empty one if there is none to resume."""
+        """Return the agent's conversation thread to resume; an empty one if there is none."""
         resumes = self.agent.remembers and not self.is_fresh
         thread = self.task.thread if resumes else None
         return thread or Thread(conversation=self.task.conversation or "")
 
     def next_thread(self, thread: Thread) -> Thread | None:
-        """Return the thread for the next turn; None if the step is in no named conversation."""
+        """Return the thread, named after the conversation, for the next turn; None without one."""
         if self.task.conversation is None or thread.id is None or not self.agent.remembers:
             return None
         return thread.model_copy(update={"conversation": self.task.conversation})

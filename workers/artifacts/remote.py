@@ -128,7 +128,7 @@ class Patience:
         self._away_since: float | None = None
 
     def put(self, ref: SessionRef, digest: str, file: Path) -> None:
-        """Store a file. Raises ArtifactsFull, also if the API stays unreachable; StoreAway."""
+        """Store a file as an artifact. Raises StoreAway; ArtifactsFull if the API is away long."""
         try:
             self._open().put(ref, digest, file)
         except ApiAway as error:

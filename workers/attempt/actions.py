@@ -38,7 +38,7 @@ def run_body(
     cancel: threading.Event,
     body: Callable[[threading.Event], Outcome] | None = None,
 ) -> Outcome:
-    """Run the body of one attempt and return its outcome, redacted. Raises only NoRoom.
+    """Run one attempt's work; return its redacted outcome. Errors become failures, except NoRoom.
 
     `body` replaces the body that the action selects, for a check that was sent ahead.
     """

@@ -49,7 +49,9 @@ def open_artifacts(
 def store_artifacts(
     outcome: Outcome, task: BodyTask, ref: SessionRef, open_store: Callable[[], ArtifactStore]
 ) -> Outcome:
-    """Stores long values of an outcome as artifacts and refers to them. Raises StoreAway.
+    """Stores an outcome's long values and outputs as artifacts; returns it with links to them.
+
+    Raises StoreAway.
 
     A result that cannot be stored fails the attempt, as later steps may need it; it is made again
     where the step has retries, for there may be room then. Without room for an

@@ -29,18 +29,18 @@ class FolderRecords:
     def reserve(
         self, session: str, statuses: Collection[SessionStatus], hold_s: float
     ) -> str | None:
-        """Prevent a session in one of these statuses from being resumed meanwhile.
+        """Keep a session in one of these statuses from being resumed; return its status if another.
 
-        Returns its status if that is another one; None if the attempt is lost.
+        Returns '' if the session is reserved; None if the attempt is lost.
         """
         folders = self._engine.own_folders
         return retry_while_away(lambda: folders.reserve(session, statuses, hold_s), self._lease)
 
     def release(self, session: str) -> None:
-        """End the reservation of a session's folder."""
+        """End the reservation of a session's folder, so that the session can be resumed."""
         retry_while_away(lambda: self._engine.own_folders.release(session), self._lease)
 
     def stored(self, sessions: Sequence[str]) -> StoreFolders | None:
-        """Read the recorded folders of this place and the sessions' statuses; None if lost."""
+        """Read this host's recorded folders and session statuses; None if the lease is lost."""
         folders, place = self._engine.folder_index, self._engine.settings.place
         return retry_while_away(lambda: folders.at_place(place, sessions), self._lease)

@@ -59,11 +59,11 @@ class Lease:
         self.came_to: Usage | None = None
 
     def spent(self, usage: Usage) -> None:
-        """Record the body's usage so far; the next heartbeat reports it."""
+        """Record the attempt's usage (cost, tokens) so far; the next heartbeat reports it."""
         self.used = usage
 
     def end(self, why: Why) -> None:
-        """Cancel the body with a reason; only the first reason is kept."""
+        """Cancel the attempt's running work with a reason; later calls change nothing."""
         if not self.ended.is_set():
             self.why = why
             self.ended.set()
@@ -111,7 +111,7 @@ class Heartbeats:
         self._threads: list[threading.Thread] = []
 
     def keep(self, ref: SessionRef, grant: Grant, *, sent: float) -> Lease:
-        """Send heartbeats for an attempt from now on; release it unless it begins soon."""
+        """Start heartbeats for an attempt and return its lease; released unless begun soon."""
         lease = Lease(ref, grant, sent=sent, lease_s=self._lease_s)
         lease.due = sent + self._every_s
         with self._lock:

@@ -45,7 +45,7 @@ _GRANT = {"address", "fence", "nonce", "attempt", "lease", "deadline", "lost", "
 
 
 def describe_call(name: str, leases: Sequence[Lease]) -> bytes:
-    """Write down what the watchdog has to know: the function and the leases, the call's first."""
+    """Serializes an in-process call for the watchdog: function name, then leases, its own first."""
     first = leases[0]
     told = json.dumps([name, first.ref.id, first.ref.root, first.good])
     return f"[{told},{','.join(map(_grant_of, leases))}]".encode()
@@ -87,7 +87,7 @@ class InlineWatchdog(PeriodicThread):
         self._watched: dict[int, _Watched] = {}
 
     def look(self) -> None:
-        """Look at each call that takes long, and end those that must end."""
+        """Check the long in-process calls: keep their leases, or kill processes that must end."""
         now = time.monotonic()
         running = {call.slot: call for call in self._slots.running()}
         for slot, watched in [*self._watched.items()]:

@@ -70,7 +70,7 @@ class _Diff(BaseModel):
 
 
 def carry_out(task: BodyTask, cancel: threading.Event, deadline: float) -> Outcome | None:
-    """Run a step of a merge; None for any other step. Raises WorkspaceRefused, Cancelled."""
+    """Run a step of merging a task's branch; None for other steps. Raises WorkspaceRefused."""
     steps: Mapping[str, Callable[[BodyTask, threading.Event, float], Outcome]] = {
         "begin": _begin, "rebase": _rebase, "commit": _commit, "land": _land, "after": _after,
         "apply_plan": _apply, "diff": _diff,

@@ -52,7 +52,7 @@ class Ring:
         self._ended = 0.0
 
     def is_late(self, now: float) -> bool:
-        """Whether the body ended so long ago that output not yet published is discarded."""
+        """Whether unsent output is dropped, LAST_S after the first call, which notes the end."""
         self._ended = self._ended or now
         return now - self._ended > LAST_S
 
@@ -98,7 +98,7 @@ class OutputWriter:
         self._thread: threading.Thread | None = None
 
     def open(self, ref: SessionRef, grant: Grant) -> LiveOutput:
-        """Return the writer for the live output of an attempt."""
+        """Return a new writer for an attempt's live output, which a thread publishes."""
         return LiveOutput(lambda output: self._add(Ring(ref, grant, output)))
 
     def _add(self, ring: Ring) -> None:

@@ -79,7 +79,7 @@ def carry_out_own(task: BodyTask, git: Git) -> Outcome:
 
 
 def own_folder_failure(inputs: Mapping[str, JsonValue], session: str, root: Path) -> None:
-    """Raises WorkspaceRefused if the folder of a session is gone or is on another branch."""
+    """Raises WorkspaceRefused if a session's folder is gone or off its branch; else reopens it."""
     home = _home_of(inputs, session, root)
     check_folder(Git(home.origin), home)
     reopen(home.path)

@@ -32,7 +32,7 @@ LOOK_MS = 60_000
 
 
 def park(engine: Engine, work: Work, secrets: frozenset[str] = frozenset()) -> Outcome | None:
-    """Park the step until something happens; return an outcome if there is nothing to wait for.
+    """Park a step until a person, time, child or plan; return an outcome if nothing is waited for.
 
     Secrets are removed from the question to a person: it is shown to many readers.
     """

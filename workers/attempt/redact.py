@@ -24,7 +24,7 @@ _TOOL_LIMIT = 500
 
 
 def redact_outcome(outcome: Outcome, task: BodyTask) -> Outcome:
-    """Redacts every secret of the task in all texts and values of the outcome."""
+    """Returns the outcome with every secret of the task redacted in its texts and values."""
     if not _has_text(outcome):
         return outcome
     secrets = secrets_of_task(task)
@@ -59,7 +59,7 @@ def secrets_of_task(task: BodyTask) -> frozenset[str]:
 
 
 def secrets_passed(given: SessionEnvironment) -> frozenset[str]:
-    """The values that a session's submitter passed, and their lines.
+    """Returns the secret values that a session's submitter passed, and their single lines.
 
     Those of variables such as HOME and LANG are no secrets, and are in many texts. A plain word
     counts as a secret only in a variable with such a name.

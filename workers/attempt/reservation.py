@@ -11,7 +11,7 @@ from workers.workspaces.git import Cancelled, WorkspaceRefused
 
 
 def removable(*, force: bool) -> frozenset[SessionStatus]:
-    """Returns the statuses in which a session's folder may be removed."""
+    """Returns the session statuses that permit removing its folder; stopped only with `force`."""
     return ENDED if force else ENDED - {SessionStatus.STOPPED}
 
 

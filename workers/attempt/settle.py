@@ -66,7 +66,7 @@ class Settler:
         self._on_no_room = on_no_room
 
     def settle(self, held: Held, look: Look | None = None) -> Settled | None:
-        """Report an outcome to the store, with the change of the working folder."""
+        """Report an outcome and the folder's diff to the store; None if the attempt is lost."""
         lease, work, outcome, take = held
         if look is not None:
             outcome = look.add_diff(outcome, self._secrets(work))
@@ -86,7 +86,7 @@ class Settler:
         return Settled(answer, sent)
 
     def settle_all(self, held: Sequence[Held]) -> Iterator[Settled]:
-        """Report outcomes of one session in one round trip; if that fails, one by one."""
+        """Report outcomes to the store in one round trip, else one by one; yield its replies."""
         sent = time.monotonic()
         answers: Sequence[Reply] = ()
         if len(held) > 1 and all(one.lease.ours for one in held):
@@ -104,7 +104,7 @@ class Settler:
                 yield settled
 
     def run_guarded(self, lease: Lease, carry_out: Callable[[], T]) -> T | Settled | None:
-        """Run a step; release it if the disk is full, fail it on any unexpected error.
+        """Call `carry_out`; release the attempt if the disk is full, fail it on unexpected errors.
 
         Otherwise the attempt would stay unreported, be lost, and be retried without end.
         """
@@ -165,7 +165,7 @@ class Settler:
 
 
 def retry_while_away(call: Callable[[], T], lease: Lease) -> T | None:
-    """Repeats a call until the store is reachable; None if this worker lost the attempt."""
+    """Repeats a call until the store is reachable; returns its result, None if no longer owner."""
     while lease.ours:
         try:
             return call()

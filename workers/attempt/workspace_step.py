@@ -91,7 +91,7 @@ def carry_out(task: BodyTask, cancel: threading.Event) -> Outcome:
 
 
 def turn_failure(work: Work, root: Path) -> Outcome | None:
-    """Returns the failure of a doer whose folder is gone or on another branch, else None."""
+    """Returns a failure if a doer's folder is gone or off its branch; else marks it as in use."""
     if work.workspace is None or work.step.action is not Action.AGENT or work.cwd is None:
         return None
     try:

@@ -43,7 +43,7 @@ class Undecided(NamedTuple):
 
 
 def parse_decision(text: str) -> Decision | Undecided:
-    """Finds a yes-or-no decision in an answer: a JSON object with only the key `answer`.
+    """Finds a yes-or-no JSON object in an answer; Undecided if there is none or both occur.
 
     Candidates are the whole text, then each ```json fence, then the balanced outermost {...}
     objects of its first 20,000 characters, at most 100 of them. The first valid candidate is the
@@ -63,7 +63,7 @@ def parse_decision(text: str) -> Decision | Undecided:
 
 
 def parse_only_decision(text: str) -> Decision | Undecided:
-    """Parses the output of a script, which must be a yes-or-no decision and nothing else."""
+    """Parses a script's output, which must be a yes-or-no JSON object alone; else Undecided."""
     seen, found = _decisions(text)
     if not found:
         return _schema() if seen else _nothing()

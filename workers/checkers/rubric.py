@@ -70,7 +70,7 @@ class Sentence(NamedTuple):
 
 
 def parse_rubric(text: str) -> Rubric:
-    r"""Splits a rubric by its headings, of any level and case.
+    r"""Parses a Markdown rubric to gates, criteria and notes by headings of any level and case.
 
     Raises RubricUnclear for a line that belongs to no section.
 

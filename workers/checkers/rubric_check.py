@@ -42,7 +42,7 @@ _SAID = 2_000
 def by_rubric(
     task: BodyTask, given: CheckInputs, name: str, timeout_s: float, cancel: threading.Event
 ) -> Outcome:
-    """Runs a check by a rubric file: all gates first, then an agent judges the criteria."""
+    """Runs a check by a rubric file: all gate commands first, then an agent judges the criteria."""
     deadline = time.monotonic() + timeout_s
     try:
         rubric = _read((task.origin or task.folder) / name)

@@ -75,7 +75,7 @@ def not_started(text: str, result: ProcessResult | None = None) -> Outcome:
 
 
 def with_raw(outcome: Outcome, text: str) -> Outcome:
-    """Adds the unparsed answer to an outcome, unless it is the same as the text."""
+    """Returns the outcome with the unparsed answer added, unless it is the same as the text."""
     is_same = text.strip() == outcome.text
     return outcome.model_copy(update={"raw": None if is_same else cut(text, TEXT_LIMIT)})
 

@@ -12,7 +12,7 @@ from workers.processes.own_folders import claim_folder
 
 
 def folder_failure(work: Work, settings: Settings) -> Outcome | None:
-    """Returns the failure of a step whose folder is outside the allowed roots, else None.
+    """Returns a failure if a step's folder is not allowed, or the spill folder unusable; else None.
 
     The folder must be beneath a root of this worker, or beneath that of its worktrees; so must the
     folder from which the session's own was made. A step's own folder must exist beneath the

@@ -35,7 +35,7 @@ _LONGEST, _KEPT = 200, 120
 
 
 def attempt_folder(spill: Path, session: str, address: str, *, fence: int) -> Path:
-    """Returns the spill folder of one attempt; the fence makes it unique.
+    """Returns the path of one attempt's folder for long outputs; the fence makes it unique.
 
     >>> attempt_folder(Path("/s"), "0123abcd", "turns~1[2]/do", fence=3).name
     'turns~1[2]_do.3'
@@ -56,7 +56,7 @@ class SpillCleanup(PeriodicThread):
         self._folder = Path(engine.settings.spill)
 
     def clean(self, now_s: float) -> list[str]:
-        """Delete the spill folders of deleted sessions and return the names of these."""
+        """Delete old output folders of sessions deleted from the store; return the session ids."""
         ours, gone = self._known_store(), list[str]()
         sessions = list(self._sessions())
         for at in range(0, len(sessions), AT_ONCE):

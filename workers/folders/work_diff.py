@@ -56,7 +56,7 @@ class Look:
                 self._before, self._failure = found, tree.failure
 
     def digest(self) -> str | None:
-        """Compute the current digest of the working folder."""
+        """Compute the current digest of the working folder; None if that is too slow or fails."""
         return self._tree.snapshot()
 
     def add_diff(self, outcome: Outcome, secrets: Collection[str]) -> Outcome:
@@ -92,7 +92,7 @@ class Look:
 
 
 def start_diff(work: Work, left: FolderState, spill: Path, target: str | None = None) -> Look:
-    """Takes a snapshot of the step's working folder before its body runs.
+    """Takes a snapshot of a step's folder before it runs; returns the object that adds the diff.
 
     With a `target` the diff is against the commit where the folder's branch left that one: what
     the session took over from others meanwhile is not its work.
@@ -110,6 +110,6 @@ def needs_snapshot(work: Work) -> bool:
 
 
 def pack_diff(before: str, after: str, text: str) -> str:
-    """Compresses a diff to the text that Redis stores."""
+    """Packs a diff and its two digests as base64 gzip text for Redis."""
     whole = json.dumps({"before": before, "after": after, "patch": text}).encode()
     return base64.b64encode(gzip.compress(whole, mtime=0)).decode()

@@ -111,7 +111,7 @@ class Worktree:
                 begun.unlink(missing_ok=True)
 
     def knows(self, digest: str | None) -> bool:
-        """Whether this repository has the snapshot, so that it can be compared."""
+        """Whether the repository has the snapshot with this digest, so that it can be compared."""
         tree = _tree(digest)
         if tree is None:
             return False
@@ -125,7 +125,7 @@ class Worktree:
         return True
 
     def merge_base(self, target: str) -> str | None:
-        """Return the digest of the commit where HEAD branched off; None if it is unknown."""
+        """Return the tree digest of the commit where HEAD left `target`; None if it is unknown."""
         self._deadline = time.monotonic() + SNAPSHOT_S
         try:
             prefix = self._open_repository()

@@ -12,11 +12,11 @@ class ConsumedQueues:
         self._consumer: Any = None
 
     def watch(self, consumer: object) -> None:
-        """Read the consumed queues from this Celery consumer from now on."""
+        """Set the Celery consumer whose queues `queues` returns from now on."""
         self._consumer = consumer
 
     def queues(self) -> tuple[str, ...] | None:
-        """Return the queues that this worker consumes now, sorted.
+        """Return the queues that this worker consumes now, sorted; empty if disconnected.
 
         Empty while the worker shuts down or has no connection to the broker; None before start.
         """

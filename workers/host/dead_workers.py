@@ -44,7 +44,7 @@ class DeadWorkers(PeriodicThread):
 
 
 def is_gone(owner: str) -> bool:
-    """Whether the pool process that owns an attempt is known to have ended.
+    """Whether the embedded worker process that owns an attempt has ended; False if unknown.
 
     >>> is_gone("embedded-1/4194305"), is_gone("elsewhere-1/4194305"), is_gone("embedded-1/x")
     (True, False, False)

@@ -12,7 +12,7 @@ class Drain:
         self._flag = multiprocessing.get_context("fork").Value("b", 0, lock=False)
 
     def begin(self) -> None:
-        """Start shutting down: no new step starts."""
+        """Set the flag, shared by the worker's processes, by which no new step starts."""
         self._flag.value = 1
 
     def under_way(self) -> bool:

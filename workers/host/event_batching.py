@@ -44,7 +44,7 @@ class BatchingConsumer(Consumer):
     _is_scheduled = False
 
     def create_task_handler(self, *args: Any, **kwargs: Any) -> Callable[[Any], None]:
-        """Return the function that receives each message kombu could decode."""
+        """Return Celery's message handler, wrapped to drop malformed task messages."""
         self.event_dispatcher.groups = _WantedGroups({"worker", "task"})
         handle = super().create_task_handler(*args, **kwargs)
 
@@ -59,7 +59,7 @@ class BatchingConsumer(Consumer):
         return receive
 
     def on_decode_error(self, message: Any, exc: Exception) -> None:
-        """Drop a message whose body or compression cannot be decoded."""
+        """Log, drop and acknowledge a message whose body cannot be decoded."""
         why = f"its body cannot be decoded ({type(exc).__name__})"
         malformed.drop(_queue_of(message), why, message.body)
         message.ack_log_error(log, self.connection_errors)

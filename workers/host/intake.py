@@ -29,13 +29,13 @@ class Intake:
         self._cancelled: set[str] = set()
 
     def is_paused(self) -> bool:
-        """Whether the worker takes no steps now, such as after the disk was full."""
+        """Whether the worker takes no steps now; checks the spill folder if its disk is short."""
         if not self._flag.value and _is_short(self._folder):
             self._flag.value = int(folder_trouble(self._folder) is not None)
         return bool(self._flag.value)
 
     def pause(self) -> None:
-        """Take no more steps until the parent process has checked the folder."""
+        """Take no more steps until the parent process has checked the spill folder."""
         self._flag.value = 1
 
     def watch(self, consumer: object) -> None:
@@ -44,7 +44,7 @@ class Intake:
         self._apply_soon()
 
     def update(self, trouble: str | None) -> None:
-        """Pause the worker because of a problem with its folder; resume it if it is None."""
+        """Pause the worker if there is trouble with its spill folder; resume it with None."""
         if (trouble is None) != (self._logged is None):
             log.warning("takes %s steps", "no" if trouble else "again", extra={"why": trouble})
         self._logged = trouble

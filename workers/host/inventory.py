@@ -65,11 +65,11 @@ class Inventory:
         self._thread = threading.Thread(target=self._run, name="inventory", daemon=True)
 
     def start(self) -> None:
-        """Publish the worker's inventory now, after each change, and before it expires."""
+        """Start the thread that publishes the inventory: now, after changes, before it expires."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop publishing and delete the inventory."""
+        """Stop publishing, delete the worker's inventory and release the lock on its name."""
         if self._thread.ident is None:
             return
         self._stop.set()
@@ -82,7 +82,7 @@ class Inventory:
             log.info("inventory left to expire", extra={"worker": self._name})
 
     def publish(self) -> None:
-        """Publish the inventory once. Raises StoreAway."""
+        """Publish the inventory, renew the name's lock, delete expired ones. Raises StoreAway."""
         self._engine.guard.require_now()  # an emptied store must keep nothing
         if self._lock is not None:
             self._lock.renew()

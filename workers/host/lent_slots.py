@@ -34,5 +34,5 @@ class LentSlots:
         return lend
 
     def count(self) -> int:
-        """Return the number of slots that the worker's processes have lent out."""
+        """Return the number of pool processes that have lent their slot to a child session."""
         return min(MOST, sum(bytes(self._lends)))

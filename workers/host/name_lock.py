@@ -36,12 +36,12 @@ class Holder(NamedTuple):
 
     @property
     def text(self) -> str:
-        """Serialize the holder for Redis."""
+        """Serialize the holder of a worker's name as text for Redis."""
         return "|".join(map(str, self))
 
     @classmethod
     def of(cls, text: str) -> Holder:
-        """Parse a stored holder of the name.
+        """Parse the stored text of a worker name's holder, also the older form without a scope.
 
         >>> Holder.of(Holder("one", "boot:1", 42, "7.0").text).pid
         42
@@ -54,7 +54,7 @@ class Holder(NamedTuple):
 
     @classmethod
     def here(cls) -> Holder:
-        """Return this process as a holder."""
+        """Return this process as the holder of a worker's name."""
         return cls(socket.gethostname(), _scope(), os.getpid(), _began(os.getpid()) or "")
 
     def is_on_this_host(self) -> bool:
@@ -97,7 +97,7 @@ class NameLock:
         return Holder.of(by) if by else None
 
     def renew(self) -> None:
-        """Renew the lock of the name; if another worker has it, drain and exit."""
+        """Renew the lock on the worker's name; if another worker has it, SIGTERM this process."""
         by = self._hold(self._ttl_ms)
         if by:
             holder = Holder.of(by)
@@ -106,7 +106,7 @@ class NameLock:
             os.kill(os.getpid(), signal.SIGTERM)
 
     def release(self) -> None:
-        """Release the worker's name."""
+        """Release the lock on the worker's name; an unreachable store is ignored."""
         with suppress(StoreAway):
             self._hold(0)
 

@@ -49,14 +49,14 @@ class CallSlots:
         self._memory = mmap.mmap(-1, count * (1 + _SLOT_BYTES))
 
     def own(self) -> CallSlot:
-        """Return the slot of this pool process."""
+        """Return this pool process's slot in shared memory, which records its in-process calls."""
         index = (current_process_index(base=0) or 0) % _INDEXES
         first = index * _EACH
         free = (number for number in range(first, first + _EACH) if not self._memory[number])
         return CallSlot(self, next(free, first))
 
     def running(self) -> Iterator[RunningCall]:
-        """Yield the calls that run now, or whose process was killed."""
+        """Yield the in-process calls recorded as running, also those of killed processes."""
         slot = self._memory.find(b"\x01", 0, self._at)
         while slot >= 0:
             yield self._call(slot)
@@ -67,23 +67,23 @@ class CallSlots:
         return bool(self._memory[call.slot]) and self._call(call.slot) == call
 
     def text(self, call: RunningCall) -> bytes:
-        """Return what the process wrote about the call."""
+        """Return the bytes that a process stored in shared memory to describe its call."""
         length = min(self._head(call.slot)[5], MOST_BYTES)
         begin = self._place(call.slot) + _HEAD.size
         return self._memory[begin : begin + length]
 
     def hand_back(self, call: RunningCall) -> None:
-        """Note, while the process is stopped, that its other steps are handed back."""
+        """Mark in shared memory that a stopped process's other steps are handed back."""
         number, pid, started, limit, _, length = self._head(call.slot)
         place = self._place(call.slot)
         _HEAD.pack_into(self._memory, place, number, pid, started, limit, 1, length)
 
     def free(self, call: RunningCall) -> None:
-        """Free the slot of a dead process."""
+        """Mark the slot of a dead process's call as free."""
         self._memory[call.slot] = 0
 
     def begin(self, slot: int, number: int, limit_s: float, text: bytes) -> None:
-        """Write down a call of this process. Raises ValueError if the text is too long."""
+        """Record in shared memory that a call begins. Raises ValueError if the text is too long."""
         if len(text) > MOST_BYTES:
             raise ValueError(len(text))
         begin = self._place(slot) + _HEAD.size
@@ -91,13 +91,13 @@ class CallSlots:
         self._write(slot, number, limit_s, is_handed_back=0, length=len(text))
 
     def restart(self, slot: int, number: int, limit_s: float) -> None:
-        """Give the call of this process a new time limit from now on."""
+        """Restart the clock of this process's recorded call, with a new time limit."""
         self._memory[slot] = 0
         *_, is_handed_back, length = self._head(slot)
         self._write(slot, number, limit_s, is_handed_back=is_handed_back, length=length)
 
     def end(self, slot: int) -> bool:
-        """Note that the call has returned; returns whether its other steps were handed back."""
+        """Mark a call as returned; returns whether the process's other steps were handed back."""
         self._memory[slot] = 0
         return bool(self._head(slot)[4])
 
@@ -128,14 +128,14 @@ class CallSlot:
         self._number = os.getpid() << 32
 
     def begin(self, limit_s: float, text: bytes) -> None:
-        """Write down that a call begins, with its time limit in seconds. Raises ValueError."""
+        """Record a call of this process, with a time limit in seconds. Raises ValueError."""
         self._number += 1
         self._slots.begin(self._slot, self._number, limit_s, text)
 
     def restart(self, limit_s: float) -> None:
-        """Give the call a new time limit, from now on."""
+        """Restart the clock of this process's recorded call, with a new time limit."""
         self._slots.restart(self._slot, self._number, limit_s)
 
     def end(self) -> bool:
-        """Note that it has returned; returns whether the other steps in hand were handed back."""
+        """Mark the call as returned; returns whether the process's other steps were handed back."""
         return self._slots.end(self._slot)

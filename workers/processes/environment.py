@@ -17,7 +17,7 @@ _PLACE = "LEADHAND_PLACE"
 
 
 def clean(inherited: Mapping[str, str], *, named: Iterable[str] = ()) -> dict[str, str]:
-    """Returns the environment variables that a body inherits; secrets and settings are left out.
+    """Returns the variables that a step's program inherits: common and `named` ones, no others.
 
     >>> clean({"PATH": "/bin", "LC_ALL": "C", "AWS_KEY": "x", "LEADHAND_SECRET": "y"})
     {'PATH': '/bin', 'LC_ALL': 'C'}
@@ -27,12 +27,12 @@ def clean(inherited: Mapping[str, str], *, named: Iterable[str] = ()) -> dict[st
 
 
 def is_plain(name: str) -> bool:
-    """Whether every body gets the variable."""
+    """Whether every step's program gets the environment variable, such as PATH or LC_ALL."""
     return name in PLAIN or name.startswith("LC_")
 
 
 def place(inherited: Mapping[str, str]) -> dict[str, str]:
-    """Returns the environment variable that names the place; empty if the worker has none.
+    """Returns LEADHAND_PLACE, the name of the worker's place, as a dict; empty if it is not set.
 
     >>> place({"LEADHAND_PLACE": "build-1", "LEADHAND_SECRET": "y"}), place({})
     ({'LEADHAND_PLACE': 'build-1'}, {})

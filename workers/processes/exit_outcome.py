@@ -83,7 +83,7 @@ def failed_outcome(
 
 
 def add_process_facts(outcome: Outcome, result: ProcessResult) -> Outcome:
-    """Adds the process's times, exit code and spilled output to an outcome."""
+    """Returns the outcome with the process's times, exit code and path of spilled output."""
     spill = result.stdout.spill or result.stderr.spill
     return outcome.model_copy(
         update={

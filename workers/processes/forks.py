@@ -27,7 +27,7 @@ def no_fork() -> Iterator[None]:
 
 
 def open_here(path: Path) -> int:
-    """Open a file to lock, creating it; forks of this process do not have the descriptor."""
+    """Open or create a file to lock; return its descriptor, which forks of this process lack."""
     with _guard:
         opened = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         _opened.add(opened)

@@ -72,7 +72,7 @@ class Lifeline:
         os.set_blocking(number, False)
 
     def read(self) -> None:
-        """Read the lease's end from the worker; the last complete line counts."""
+        """Read the lease's new end from the worker's pipe, if any, and note a closed pipe."""
         while not self.closed:
             try:
                 chunk = os.read(self.number, 4096)

@@ -18,7 +18,7 @@ LAST_S = 1.0
 
 
 def renew(lifeline: int, until: float) -> None:
-    """Sends the new end of the lease to the launcher of a command."""
+    """Writes the new end of the lease to the pipe of a command's launcher; ignores errors."""
     with contextlib.suppress(OSError):  # the launcher ended, or is frozen and does not read
         os.write(lifeline, f"{until!r}\n".encode())
 

@@ -20,7 +20,7 @@ def new_mark() -> str:
 
 
 def end_commands_of(worker: int) -> bool:
-    """Kills processes that a dead worker left; returns whether all of its commands have ended.
+    """Kills a dead worker's processes if no launcher of it runs; returns whether none was left.
 
     A launcher ends its command by itself. Processes that are left without one are killed.
     """
@@ -34,7 +34,7 @@ def end_commands_of(worker: int) -> bool:
 
 
 def kill_orphans(mark: str) -> list[int]:
-    """Kill every process that has the mark, in at most 10 scans; return their pids."""
+    """Kill every process with the mark in its environment, in up to 10 scans; return the pids."""
     killed: list[int] = []
     for _ in range(10):
         found = [process for process in psutil.process_iter() if _carries(process, mark)]

@@ -26,7 +26,7 @@ class Captured:
     spill: Path | None = None
 
     def whole(self, limit: int) -> str:
-        """Return the last `limit` bytes of the full output, for parsers."""
+        """Return the output as text; of output spilled to a file, the last `limit` bytes of all."""
         if self.spill is None:
             return self.text
         with self.spill.open("rb") as file:
@@ -48,7 +48,7 @@ class Capture:
         self._size = 0
 
     def write(self, chunk: bytes) -> None:
-        """Add a chunk of output; only the head and the tail are kept in memory."""
+        """Add a chunk of output; memory keeps head and tail, a file all of it once it is long."""
         before = self._size
         self._size += len(chunk)
         if self._size > HEAD_BYTES + TAIL_BYTES:

@@ -62,7 +62,7 @@ def claim_session_folder(folder: Path) -> None:
 
 
 def create_file(path: Path) -> BinaryIO:
-    """Create a file with mode 0600, replacing any file or link of that name."""
+    """Create a file with mode 0600, replacing any of that name; return it open for writing."""
     path.unlink(missing_ok=True)
     opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NOFOLLOW, 0o600)
     return os.fdopen(opened, "wb")

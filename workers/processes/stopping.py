@@ -13,7 +13,7 @@ _POLL_S = 0.001
 
 
 def stop_and_decide(pid: int, ends: Callable[[], bool]) -> bool:
-    """Kills a child process if `ends` returns true while it is stopped; else it continues.
+    """Stops a child process; kills it if `ends` is then true, else continues it; whether it ended.
 
     Returns whether it has ended. `ends` is not called for a child that has ended already.
     """

@@ -86,7 +86,7 @@ class Calls(Protocol):
     """Calls functions in warm processes."""
 
     def call(self, call: Call, *, timeout_s: float, cancel: threading.Event) -> CallReply:
-        """Call a function in a process and return its reply. Raises OSError if none can start."""
+        """Call a function in a warm process, return its reply. Raises OSError if none can start."""
 
 
 class Warm:
@@ -113,7 +113,7 @@ class Warm:
 
     @contextmanager
     def row(self) -> Iterator[Row]:
-        """Open a series of calls that are sent to one warm process together."""
+        """Yield a series whose calls go to one warm process together; closes it at the end."""
         row = Row(self)
         try:
             yield row
@@ -197,7 +197,7 @@ class Row:
         self._left = deque[Call]()
 
     def send(self, calls: Sequence[Call], *, begin_by: float) -> None:
-        """Send several calls to an idle warm process at once, if there is one.
+        """Send two or more calls to an idle warm process at once; without one, do nothing.
 
         The process starts none of them after `begin_by`, on the monotonic clock.
         """

@@ -28,7 +28,7 @@ def doer_prompt(inputs: DoerInputs) -> str:
 
 
 def continued_prompt(inputs: DoerInputs, *, has_new_task: bool) -> str:
-    """Builds the prompt for a doer that continues its conversation: the feedback only.
+    """Builds the prompt for a doer that continues its conversation: a changed task, and feedback.
 
     The conversation has the task already. If it has changed since, the prompt begins with the new
     one.
@@ -41,7 +41,7 @@ def continued_prompt(inputs: DoerInputs, *, has_new_task: bool) -> str:
 
 
 def attempt_prompt(prompt: str, ending: str | None) -> str:
-    """Builds a doer's prompt with the exit code and last lines of its failed attempt."""
+    """Adds the exit code and last lines of the failed attempt, if any, to a doer's prompt."""
     if not ending:
         return prompt
     return _join([prompt.rstrip(), f"{_HALF_DONE}\n\n{cut(ending, QUOTE_LIMIT)}"])

@@ -61,7 +61,7 @@ def draft_prompt(
     current: list[JsonValue] | None,
     change: str,
 ) -> str:
-    """Builds the prompt for a plan's tasks, or for changes that a person wants to the draft."""
+    """Builds the prompt by which a team lead divides a request into tasks, or changes a draft."""
     sections = [
         _ROLE,
         f"# Request\n\n{request.strip()}",

@@ -225,6 +225,7 @@ class Agent(Entry):
 
     @property
     def takes_prompt_as_argument(self) -> bool:
+        """Whether the command line has a place for the prompt; otherwise it is sent on stdin."""
         return any("{prompt}" in part for part in self.command or ())
 
     @property
@@ -247,7 +248,7 @@ class Agent(Entry):
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """Return the variables of the worker's environment that the agent gets."""
+        """Return the names of the worker's environment variables that the agent gets."""
         return (*self.env, *self.needed)
 
     @property

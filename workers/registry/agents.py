@@ -60,7 +60,7 @@ class AgentBook(BaseModel):
         approvals: Approvals = NONE_NEEDED,
         sources: Sources = ON_DISK,
     ) -> AgentBook:
-        """Read the agents files; an entry replaces one of the same name in an earlier file.
+        """Read agents.toml files over the built-in agents; later files replace earlier entries.
 
         A missing file has no entries. An error affects its entry only, or its file. So does a
         missing approval: an entry that would replace another one is an error without it.
@@ -81,7 +81,7 @@ class AgentBook(BaseModel):
 
     @cached_property
     def secret_names(self) -> frozenset[str]:
-        """Return the names of variables with secrets: those of agents, and by their form."""
+        """Return the names of agents' secret variables: needed ones, and those that look secret."""
         agents = [*self.agents.values(), *self.kept.values()]
         named = {name for agent in agents for name in agent.env if SECRET.search(name)}
         return frozenset(named | {name for agent in agents for name in agent.needed})
@@ -92,7 +92,7 @@ class AgentBook(BaseModel):
         return tuple(dict.fromkeys((*self.unread, *self.broken.values())))
 
     def agent(self, name: str) -> Agent:
-        """Return the agent of that name. Raises AgentsFileInvalid, AgentUnknown."""
+        """Return an agent, or its last valid version. Raises AgentsFileInvalid, AgentUnknown."""
         found = self.agents.get(name) or self.kept.get(name)
         if found is not None:
             return found

@@ -75,7 +75,7 @@ class InlineFunctions:
         self._numbers = itertools.count(1)
 
     def find(self, name: str) -> InlineFunction | None:
-        """Return the inline function of that name; None if there is none."""
+        """Return the function of that name to run in the worker's process; None without one."""
         self._read_changes()
         return self._entries.get(name)
 
@@ -96,7 +96,7 @@ class InlineFunctions:
             return None  # `load` raises it where the call reports it
 
     def load(self, function: InlineFunction) -> Callable[..., Any]:
-        """Import the function's file under a private name, so that it replaces no other module.
+        """Import the function's file under a private module name, and return the function.
 
         Raises what the import raises, and AttributeError.
         """

@@ -74,7 +74,7 @@ def _lacks(agent: Agent) -> Literal["program", "variable"] | None:
 
 
 def missing_here(agent: Agent, held: Mapping[str, str]) -> str | None:
-    """The variable or package that the agent needs and is missing; None if none is.
+    """Returns which variable or package the agent lacks, with the fix; None if it has all.
 
     `held` is the environment that it would get its variables from.
     """

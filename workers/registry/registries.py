@@ -30,7 +30,7 @@ class Registry(NamedTuple):
     folder: Path | None = None
 
     def servers(self) -> ToolBook:
-        """Return the MCP servers that are declared here; of a folder, only its own."""
+        """Return a book of the MCP servers that are declared here; of a folder, only its own."""
         book, folder = self.shelf.book, self.folder
         own = {n: s for n, s in book.servers.items() if folder in (None, book.folders.get(n))}
         return ToolBook(own, {name: book.folders[name] for name in own})
@@ -50,7 +50,7 @@ class Registries:
         self.base = self._build(None)
 
     def of(self, definitions: Definitions | None) -> Registry:
-        """Return the registry for sessions with these definitions."""
+        """Return the agents and tools for sessions with these definitions; None: the worker's."""
         if definitions is None:
             return self.base
         found = self._kept.pop(definitions.mark, None) or self._build(definitions)

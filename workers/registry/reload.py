@@ -36,7 +36,7 @@ class AgentFiles:
         self._book: AgentBook | None = None
 
     def current(self) -> AgentBook:
-        """Return the agents in the files; reads files that have changed again."""
+        """Return the agents in the agents.toml files; reads all again first if one has changed."""
         # Taken before the files are read, so that a change during the read is noticed.
         seen = [*map(self._sources.stamp, self._files), self._approvals.stamp()]
         if self._book is None or seen != self._seen:

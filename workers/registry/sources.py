@@ -17,7 +17,7 @@ class Sources(NamedTuple):
     definitions: Definitions | None = None
 
     def read(self, file: Path) -> tuple[str, dict[str, object]]:
-        """Return the text and content of a TOML file. Raises TomlUnreadable."""
+        """Return a TOML file's text and content, from disk or as stored. Raises TomlUnreadable."""
         given = self.definitions
         if given is None or file.parent != Path(given.folder):
             return read_toml(file)
@@ -28,7 +28,7 @@ class Sources(NamedTuple):
         return text, parse_toml(file, text)
 
     def stamp(self, file: Path) -> Stamp:
-        """Return a fingerprint that changes with the file; stored definitions never change."""
+        """Return a fingerprint that changes with the file on disk; empty for stored definitions."""
         given = self.definitions
         return () if given is not None and file.parent == Path(given.folder) else stamp_of(file)
 

@@ -55,7 +55,7 @@ def parameters_of(given: ast.arguments) -> Iterator[Parameter]:
 
 
 def input_schema(function: Function) -> Schema:
-    """Returns the JSON Schema of a tool's arguments.
+    """Returns the JSON Schema of a function's arguments, from type hints, defaults and docstring.
 
     >>> tool = ast.parse("def f(a: int, b: list[str] | None = None): ...").body[0]
     >>> input_schema(tool)["properties"]["b"]

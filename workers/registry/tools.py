@@ -53,7 +53,7 @@ class ToolCatalogue:
         self._read: dict[Path, tuple[Stamp, tuple[ToolHere, ...]]] = {}
 
     def tools(self) -> tuple[ToolHere, ...]:
-        """Return all tools by name; of two files of one name the first folder's counts."""
+        """Return all tools of the worker, sorted by name; of files of one name, the first."""
         files: dict[str, Path] = {}
         for folder in self.folders:
             files |= {file.stem: file for file in _files(folder) if file.stem not in files}
@@ -75,7 +75,7 @@ class ToolCatalogue:
         return here.get(name) or here.get(module)
 
     def unusable_text(self, name: str) -> str:
-        """Return the error of a tool that cannot be called here."""
+        """Return the error text for a tool that is unusable or unknown here, with the reason."""
         found = self.tool(name)
         if found is not None:
             return f"ToolNotFound: tool {name!r} is not known here: {found.why_not}"

@@ -28,7 +28,7 @@ class CallResult:
 
 
 def call_result(result: ProcessResult, word: str, value: JsonValue) -> CallResult:
-    """Reads the word and the value that `leadhand.functions.runner` returned."""
+    """Converts a function call's end (`missing`, `refused`, `raised`) and value to a result."""
     if word == "missing":
         return CallResult(result, missing=str(value))
     if word == "refused":

@@ -25,7 +25,7 @@ class Conversation(NamedTuple):
 
 
 def conversation_of(work: Work) -> Conversation:
-    """Returns the conversation of a step; a loop's doer begins a new one in each run of its loop.
+    """Returns a step's conversation name and thread; each run of a loop begins a new conversation.
 
     So the next run of the loop begins a fresh one, whatever an older run left. The name of a loop's
     conversation ends with a digest of the task: a thread that was committed under another digest

@@ -37,7 +37,9 @@ def call(
     quick: bool = False,
     tools: Sequence[Path] = (),
 ) -> CallResult:
-    """Call a user's Python function; its module is searched in the working folder first.
+    """Call a user's Python function in another process; return its result, also if the call failed.
+
+    The module is searched in the working folder first.
 
     It runs under the submitter's Python if that is known. A quick function runs in a warm process
     of its folder. If tool folders are given, the function
@@ -70,7 +72,7 @@ def call(
 def prepare_call(
     task: BodyTask, name: str, context: Mapping[str, JsonValue], shelf: str = ""
 ) -> Call:
-    """Prepares the call of a quick function for a warm process."""
+    """Builds the call of a quick function for a warm process, without making it."""
     env = task.command(name).env
     ours = {key: value for key, value in env.items() if key.startswith(environment.OURS)}
     shared = {key: value for key, value in env.items() if key not in ours}
@@ -80,7 +82,7 @@ def prepare_call(
 
 
 def with_place(task: BodyTask, context: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """Adds the session, the step and the folder to the context of a call."""
+    """Returns a call's context with the session, the step and the folder added."""
     return {**context, "session": task.session, "step": task.address, "cwd": str(task.folder)}
 
 

@@ -50,7 +50,7 @@ class InlineCalls:
         timeout_s: float,
         fill: Fill = typed_arguments,
     ) -> CallResult | None:
-        """Call the function with arguments from the context.
+        """Call the function in this process with arguments from the context; None if it cannot be.
 
         None if too much is to be written down, so that it is to be called in a process of its own.
         """

@@ -85,20 +85,20 @@ class LiveOutput:
             self._opened(self)
 
     def write_text(self, text: str) -> None:
-        """Buffer a line that an agent's adapter has parsed."""
+        """Buffer a text as a line of the `agent` output stream."""
         self.write("agent", f"{text}\n".encode(errors="replace"))
 
     def write_line(self, head: str, text: str, *, limit: int) -> None:
-        """Buffer one line: a head and the start of a text, redacted."""
+        """Buffer a line of the `agent` output stream: a head and a text's redacted start."""
         start = " ".join(redacted_start(text, limit, self.secrets()).split())
         self.write_text(f"{head}{start}{' ...' if len(text) > limit else ''}")
 
     def end(self) -> None:
-        """Complete the unfinished lines, because the body has ended."""
+        """Mark the output as ended, so that the next `take` completes unfinished lines."""
         self.ended = True
 
     def take(self, now: float) -> list[Part]:
-        """Return the parts to publish next, in order; if there are too many, the newest."""
+        """Remove the buffered output and return it redacted, in parts; if too long, the newest."""
         final = self.ended
         with self._lock:
             waiting, self._waiting, self._size = self._waiting, deque(), 0
@@ -113,7 +113,7 @@ class LiveOutput:
         return list(self._parts(_joined(texts)))
 
     def put_back(self, parts: list[Part]) -> None:
-        """Count parts that could not be published as dropped."""
+        """Count parts that could not be published as dropped; does not buffer them again."""
         for part in parts:
             missing = part.dropped + len(part.text.encode(errors="replace"))
             self._unsent[part.stream] = self._unsent.get(part.stream, 0) + missing

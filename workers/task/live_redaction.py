@@ -75,7 +75,7 @@ class LineRedactor:
         return published
 
     def lose(self, *, key_open: bool | None) -> int:
-        """Record that bytes were dropped here; the rest of that line is left out too.
+        """Record a gap in the output; drop the waiting text, return its length, and skip the line.
 
         `key_open`: whether a private key began in them (True), ended (False), or neither (None).
         Returns how many characters that waited are dropped with them.

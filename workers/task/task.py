@@ -138,17 +138,17 @@ class BodyTask:
 
     @cached_property
     def token(self) -> str:
-        """Return the step token, created on first use."""
+        """Return the API token of this step, created on first use."""
         return self.mint()
 
     @cached_property
     def session_token(self) -> str:
-        """Return the session-long token, created on first use."""
+        """Return the API token that lasts as long as the session, created on first use."""
         return self.mint_for_session()
 
     @property
     def handed_tokens(self) -> frozenset[str]:
-        """Return the tokens that the body's programs got."""
+        """Return the API tokens created so far for the step's programs."""
         return frozenset(str(vars(self).get(name, "")) for name in ("token", "session_token"))
 
     @property
@@ -166,11 +166,11 @@ class BodyTask:
 
     @cached_property
     def inherited(self) -> Mapping[str, str]:
-        """The worker's environment, with the values of the submitting shell in its place."""
+        """Returns the worker's environment, with values replaced by the submitting shell's."""
         return self.session_environment.inherit(self.worker_environment)
 
     def inherit(self, variables: Iterable[str]) -> dict[str, str]:
-        """The body's variables that are not Leadhand's: inherited ones, and the passed ones."""
+        """Returns a step's environment, without Leadhand's own: common, named and passed ones."""
         named = environment.clean(self.inherited, named=variables)
         return {**named, **self.session_environment.passed}
 

@@ -46,7 +46,10 @@ def call(
     cancel: threading.Event,
     until: Callable[[], float] = unlimited,
 ) -> Called:
-    """Call a tool of an MCP server; if the connection closes, the server's call is cancelled."""
+    """Call a tool of an MCP server; return its result, or that it timed out or was cancelled.
+
+    If the connection closes, the server's call is cancelled.
+    """
     deadline = time.monotonic() + timeout_s
 
     def ended() -> Called | None:

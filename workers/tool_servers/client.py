@@ -85,7 +85,7 @@ class ServerGone(Exception):
 
 
 def main() -> int:
-    """Serve the calls to one MCP server until it ends; print why, as one line."""
+    """Serve the calls to one MCP server until it ends; on an error print why and return 1."""
     settings = ClientSettings.model_validate_json(sys.stdin.read(), strict=False)
     words = _LastWords()
     try:

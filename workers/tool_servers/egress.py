@@ -39,6 +39,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         self._inner = httpx2.AsyncHTTPTransport(trust_env=False)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Send the request to its host's IP. Raises EgressRefused if that is not allowed."""
         to = destination(str(request.url))
         ip = await _allowed_ip(to, self._hosts)
         request.extensions = {**request.extensions, "sni_hostname": to.host}
@@ -46,6 +47,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         return await self._inner.handle_async_request(request)
 
     async def aclose(self) -> None:
+        """Close the wrapped transport."""
         await self._inner.aclose()
 
 
@@ -69,7 +71,7 @@ def guarded_client(
 
 
 def public_text(error: BaseException) -> str:
-    """Returns an error's text, without quotes from the request."""
+    """Returns an error's text; for a request that breaks HTTP, a fixed text without its values."""
     if isinstance(error, httpx2.LocalProtocolError) and not isinstance(error, HeaderRefused):
         return "the request breaks the rules of HTTP"
     return str(error) or type(error).__name__

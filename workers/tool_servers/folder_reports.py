@@ -69,7 +69,7 @@ class FolderReporter:
         self._thread = threading.Thread(target=self._run, name="folder reports", daemon=True)
 
     def start(self) -> None:
-        """Start the thread, if sessions here may have definitions of folders."""
+        """Start the thread, if the settings allow agents and tools that folders define."""
         if self._engine.settings.folder_definitions:
             self._thread.start()
 
@@ -82,7 +82,10 @@ class FolderReporter:
             folder.servers.stop()
 
     def look(self) -> None:
-        """Report on all definitions that are asked about, and drop the others. Raises StoreAway."""
+        """Report to the store the agents and tools of asked folders; drop the others.
+
+        Raises StoreAway.
+        """
         now_ms, place = self._engine.store.now_ms(), self._engine.settings.place
         asked = {mark: one for mark, one in self._store.asked().items() if one.place == place}
         for mark, one in asked.items():
@@ -129,7 +132,7 @@ class FolderReporter:
 
 
 def registry_for_steps(engine: Engine, registries: Registries) -> Callable[[Definitions], Registry]:
-    """Returns a look-up of registries that keeps the MCP servers of their folders running."""
+    """Returns a function that looks up a folder's registry and keeps its MCP servers running."""
     store, renewed = engine.store.part(DefinitionStore), dict[str, float]()
 
     def look_up(definitions: Definitions) -> Registry:

@@ -61,7 +61,7 @@ class ToolServers:
         self._thread = threading.Thread(target=self._run, name="tool servers", daemon=True)
 
     def start(self) -> None:
-        """Start the clients of all MCP servers, and a thread that supervises them."""
+        """Delete folders of dead workers, then start the thread that runs MCP server clients."""
         remove_stale_folders()
         self._thread.start()
 
@@ -83,7 +83,7 @@ class ToolServers:
             self._stop.wait(_LOOK_S)
 
     def supervise(self) -> None:
-        """Start, restart and end clients, as tools.toml and their processes require."""
+        """Start, restart and end client processes, by tools.toml and the state of each process."""
         book = self._book()
         wanted = {name: (entry, book.folders[name]) for name, entry in book.servers.items()}
         for name, client in [*self._clients.items()]:

@@ -71,7 +71,7 @@ def _word(one: JsonValue) -> str:
 
 
 def items(arguments: dict[str, JsonValue]) -> Outcome:
-    """Built-in tool: returns the list that a for_each iterates over.
+    """Built-in tool: returns the list that a for_each iterates over; fails if it is no valid list.
 
     >>> items({"items": ["a"]}).value
     ['a']

@@ -34,7 +34,7 @@ RESULT_BYTES = 4 * 1024 * 1024
 def use_declared(
     task: BodyTask, inputs: ToolInputs, entry: DeclaredTool, cancel: threading.Event
 ) -> Outcome:
-    """Check the arguments of a tool of tools.toml, then run its command or send its request."""
+    """Checks the arguments of a tool of tools.toml, runs it and returns the outcome or failure."""
     who = f"tool {inputs.tool!r}"
     missing = why_unusable(entry, {**task.inherited, **task.session_environment.passed})
     if missing is not None:

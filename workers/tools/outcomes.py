@@ -15,7 +15,7 @@ from workers.task.task import BodyTask
 
 
 def outcome_of(value: JsonValue, *, printed: str = "") -> Outcome:
-    """Builds the outcome of a tool that returned this value."""
+    """Builds the succeeded outcome of a tool that returned this value; if None, of its output."""
     if value is None:
         text = printed
     else:
@@ -44,7 +44,7 @@ def why_declined(value: dict[str, JsonValue]) -> str:
 
 
 def refuse_repeat(task: BodyTask, who: str, *, may_repeat: bool) -> Outcome | None:
-    """Returns a failure if a lost attempt may have called the tool already; None if it may run.
+    """Returns a failure if a lost attempt may have made the same call; None if it may be made.
 
     The step has no retries, so an earlier attempt can only have been lost.
     """

@@ -42,7 +42,7 @@ def send(
     timeout_s: float,
     cancel: threading.Event,
 ) -> Outcome:
-    """Send the HTTP request of a tool and return the response."""
+    """Send the HTTP request of a tool in another process; return the outcome, also a failure."""
     try:
         request = request_of(entry, arguments)
     except ArgumentUnfit as error:

@@ -74,7 +74,9 @@ class FolderAudit:
         self._found: list[Finding] = []
 
     def run(self, *, orphans_only: bool = False) -> FolderFindings:
-        """Compare folders on disk with the store; `orphans_only`: those of deleted sessions.
+        """Compare folders on disk with the store, repair them if so set up; return the findings.
+
+        With `orphans_only` it looks only at folders of deleted sessions.
 
         An orphan is only one of this store: several installations may share the root.
         """

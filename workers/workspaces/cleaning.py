@@ -33,7 +33,10 @@ class Removed(NamedTuple):
 
 
 def clean(git: Git, place: Place, *, force: bool) -> Removed:
-    """Remove the folder of a task's run while its repository is locked. Raises Cancelled."""
+    """Remove a task's folder; without `force` keep unsaved work and return why. Raises Cancelled.
+
+    The caller holds the lock of the repository.
+    """
     record = read_record(place.path)
     if record is None:
         return Removed(kept=_FOREIGN if place.path.exists() else "")
@@ -46,7 +49,7 @@ def clean(git: Git, place: Place, *, force: bool) -> Removed:
 
 
 def clean_gone(git: Git, place: Place) -> None:
-    """Delete the record and the merged branch of a folder that no longer exists."""
+    """Delete the record of a folder that no longer exists, and its branch if that is merged."""
     record = read_record(place.path)
     if record is not None and record.kind == "worktree":
         worktrees.forget(git, place.path)

@@ -29,7 +29,9 @@ def make_copy(
     on_copied: Callable[[Path], None] = lambda _: None,
     instead: str = _INSTEAD,
 ) -> Record:
-    """Copy the original folder to `path`, unless it is copied. Raises WorkspaceRefused, Cancelled.
+    """Copy the original folder to `path`, unless that is done, and return the copy's record.
+
+    Raises WorkspaceRefused, Cancelled.
 
     `on_copied` is called with the complete copy, before any session can work in it. `instead` says
     what to do where the folder is too large.

@@ -34,7 +34,7 @@ class Changes(NamedTuple):
 
 
 def digests_file(path: Path) -> Path:
-    """Returns the path of the file with the digests of all files when they were copied."""
+    """Returns the path of the file beside a copy that has the digests of its original files."""
     return path.with_name(f"{path.name}.digests")
 
 
@@ -47,7 +47,7 @@ def write_digests(path: Path, copy: Path) -> None:
 
 
 def apply_copy(path: Path, copy: Path, origin: Path) -> Changes:
-    """Copies the changes made in a copy back to the original. Raises WorkspaceRefused.
+    """Applies a copy's changes to the original; raises WorkspaceRefused if that changed there too.
 
     May be repeated after a kill at any point: a file that is there already counts as done.
     """

@@ -18,7 +18,7 @@ _LOCK_FILES = (
 
 
 def copy_ignored(git: Git, top: Path, tree: Path, names: Iterable[str]) -> list[str]:
-    """Copies files that git ignores from a repository into a worktree of it.
+    """Copies git-ignored files from a repository into its worktree; returns the missing names.
 
     Those that are there already stay as they are: the session may have changed them. Returns the
     names that the repository does not have. Raises WorkspaceRefused for a link, and for what git
@@ -86,7 +86,7 @@ def preparation(folders: Sequence[Path], command: str) -> str:
 
 
 def is_prepared(path: Path, digest: str) -> bool:
-    """Whether the preparation command ran in a folder with these lock files."""
+    """Whether a folder was prepared with this digest of command and lock files."""
     try:
         return _prepared_file(path).read_text() == digest
     except OSError:
@@ -94,7 +94,7 @@ def is_prepared(path: Path, digest: str) -> bool:
 
 
 def write_prepared(path: Path, digest: str) -> None:
-    """Records that the preparation command ran in a folder."""
+    """Records the digest of command and lock files with which a folder was prepared."""
     _prepared_file(path).write_text(digest)
 
 

@@ -151,7 +151,7 @@ def _environment() -> dict[str, str]:
 
 
 def identity(git: Git) -> tuple[str, ...]:
-    """Returns git settings with an author, for users who have set none."""
+    """Returns git options that set an author, if the user has configured none; else no options."""
     if git.ask("var", "GIT_COMMITTER_IDENT") is not None and git.ask("config", "user.email"):
         return ()
     return ("-c", f"user.name={_NAME}", "-c", f"user.email={_EMAIL}")

@@ -70,6 +70,7 @@ class Shelf(NamedTuple):
         return cls(root.resolve() / name)
 
     def of_plan(self, plan: str) -> Path:
+        """Return the folder that holds the task folders of a plan."""
         return self.folder / plan
 
     def path(self, plan: str, task: str, run: int) -> Path:
@@ -82,7 +83,7 @@ class Shelf(NamedTuple):
 
     @contextmanager
     def locked(self, cancel: threading.Event) -> Iterator[int]:
-        """Hold the lock of the repository inside the block; wait for it, unless cancelled."""
+        """Hold the repository's lock inside the block; wait for it first, unless cancelled."""
         claim_folder(self.folder.parent)
         claim_folder(self.folder)
         lock = open_here(self.folder / "lock")
@@ -110,7 +111,7 @@ def record_file(path: Path) -> Path:
 
 
 def read_record(path: Path) -> Record | None:
-    """Reads the record of a folder; None if it is missing or invalid."""
+    """Reads the record of how a task's folder was made; None if it is missing or invalid."""
     try:
         return Record.model_validate_json(record_file(path).read_bytes())
     except (OSError, ValidationError):
@@ -118,7 +119,7 @@ def read_record(path: Path) -> Record | None:
 
 
 def write_record(path: Path, record: Record) -> None:
-    """Writes the record of a folder atomically."""
+    """Writes the record of a task's folder atomically, and marks or unmarks it as in use."""
     claim_folder(path.parent)
     mark = _mark(path)
     if record.kind == "worktree" and not record.over:
@@ -133,20 +134,20 @@ def write_record(path: Path, record: Record) -> None:
 
 
 def reopen(path: Path) -> None:
-    """Marks a worktree as in use again by its session, until the next end of the session."""
+    """Marks a worktree as in use again, if its record says that its session had ended."""
     record = read_record(path)
     if record is not None and record.over:
         write_record(path, record.model_copy(update={"over": False}))
 
 
 def remove_record(path: Path) -> None:
-    """Deletes the record of a folder that was removed."""
+    """Deletes the record of a removed folder, and the mark that it is in use."""
     record_file(path).unlink(missing_ok=True)
     _mark(path).unlink(missing_ok=True)
 
 
 def open_worktrees(root: Path) -> Iterator[Path]:
-    """Returns the worktrees whose sessions had not ended at the last check.
+    """Yields the worktrees of unended sessions, by marks; deletes old marks without a record.
 
     They are read from marks, of which there are as many as sessions at work: the folder keeps the
     records of all worktrees that were not cleaned.

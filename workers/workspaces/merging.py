@@ -51,11 +51,12 @@ class Wanted(BaseModel):
     target: str
 
     def ref(self, name: str) -> str:
-        """Return a git reference of this merge: `merged`, `resolved` or `resolved-of`."""
+        """Return the full git ref of this merge: `merged`, `resolved` or `resolved-of`."""
         return f"{_REFS}/{name}/{self.plan}/{self.task}"
 
     @property
     def target_name(self) -> str:
+        """Return the name of the target branch, without `refs/heads/`."""
         return self.target.removeprefix(_HEADS)
 
 
@@ -106,7 +107,7 @@ class Landed(BaseModel):
 
 
 def rebase(git: Git, path: Path, wanted: Wanted, left: Conflict | None = None) -> Rebased:
-    """Rebases the task's branch onto the tip of the target, in the worktree at `path`.
+    """Rebases a task's commits, detached, onto the target; returns the new commit or the conflict.
 
     A resolution of the same work is rebased instead. `left` is the conflict in which the iteration
     before left the worktree: if it is still there, the resolver continues with it.
@@ -138,7 +139,7 @@ def rebase(git: Git, path: Path, wanted: Wanted, left: Conflict | None = None) -
 
 
 def conclude(git: Git, path: Path, wanted: Wanted, begun: Rebased, *, resolver: bool) -> Rebased:
-    """Continues the rebase after the conflicts were resolved, and commits the changes.
+    """Finishes a rebase after its conflicts were resolved; returns the commit or the next conflict.
 
     Returns the merged work, the conflict that is left, or why the worktree is that of another merge
     by now. Changes are committed only after a `resolver` worked; its work is kept for the next
@@ -171,7 +172,7 @@ def conclude(git: Git, path: Path, wanted: Wanted, begun: Rebased, *, resolver: 
 
 
 def land(git: Git, path: Path, wanted: Wanted, done: Rebased) -> Landed:
-    """Fast-forwards the target branch to the checked work; does nothing if it has it already."""
+    """Fast-forwards the target branch to the merged work; returns the commit, or why it did not."""
     new, now = str(done.new), tip_of(git, wanted.target)
     if not done.is_merged and not is_ancestor(git, new, now):
         if now != done.old:
@@ -191,7 +192,7 @@ def land(git: Git, path: Path, wanted: Wanted, done: Rebased) -> Landed:
 
 
 def diff(git: Git, target: str, source: str) -> str:
-    """Returns what a branch changed since its common ancestor with another one.
+    """Returns the text diff of a branch since its common ancestor with another one.
 
     So the diff shows nothing that others did. A branch that is gone has no changes.
     """

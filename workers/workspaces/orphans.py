@@ -27,7 +27,7 @@ class OrphanCleanup(PeriodicThread):
         self._engine = engine
 
     def remove_orphans(self) -> int:
-        """Remove folders of deleted sessions without unsaved work; return how many."""
+        """Remove folders of deleted sessions that have no unsaved work; return their number."""
         engine = self._engine
         engine.guard.require()
         access = Access(engine.folder_index.of_sessions, engine.worktrees.record)

@@ -39,11 +39,13 @@ class Home(NamedTuple):
 
     @property
     def place(self) -> Place:
+        """Return where the session's own folder belongs: its parent folder, session and run."""
         shelf = Shelf(self.root.resolve() / own_shelf(str(self.origin)))
         return Place(shelf, self.session, TREE, 1)
 
     @property
     def path(self) -> Path:
+        """Return the path of the session's own folder."""
         return self.place.path
 
     @property
@@ -58,7 +60,7 @@ class Home(NamedTuple):
         return read_record(self.path)
 
     def require_record(self) -> Record:
-        """Read the record of the folder. Raises WorkspaceRefused if it is incomplete."""
+        """Return the session folder's record. Raises WorkspaceRefused if it is not complete."""
         record = self.record
         if record is None or not record.ready:
             raise WorkspaceRefused(
@@ -85,7 +87,9 @@ class Home(NamedTuple):
 def open_folder(
     git: Git, home: Home, *, most: int, store: str = "", state: RecordedState | None = None
 ) -> Record:
-    """Make a session's own folder, unless it exists. Raises WorkspaceRefused, Cancelled.
+    """Make a session's own folder (worktree or copy), unless it exists, and return its record.
+
+    Raises WorkspaceRefused, Cancelled.
 
     It is a worktree where the folder is in a git repository, otherwise a copy. The worktree of a
     fork starts from the commit that was checked out when the `state` was recorded.
@@ -147,7 +151,7 @@ def _base_of(git: Git, home: Home, state: RecordedState) -> str:
 
 
 def check_folder(git: Git, home: Home) -> Record:
-    """Raises WorkspaceRefused unless the session's folder exists and is on its branch."""
+    """Returns a session folder's record. Raises WorkspaceRefused if it is gone or off branch."""
     record = home.require_record()
     if record.kind == "worktree":
         worktrees.check(git, home.path, record.branch)
@@ -172,7 +176,9 @@ def discard_folder(
     force: bool,
     reserve: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> Removed:
-    """Remove a session's own folder. Raises Cancelled.
+    """Remove a session's own folder; without `force` keep unsaved work and return why.
+
+    Raises Cancelled.
 
     `reserve` is entered under the lock of the folder: it keeps the session from being resumed, or
     raises WorkspaceRefused.

@@ -46,7 +46,7 @@ class WorktreeRescue(PeriodicThread):
         self._is_marked = False
 
     def rescue(self) -> list[str]:
-        """Commit unsaved work in the worktrees of ended sessions and return their folders."""
+        """Commit unsaved work in worktrees of ended sessions; return the folders so committed."""
         root = self._engine.settings.worktrees_root
         if not self._is_marked:
             mark_open_worktrees(root)

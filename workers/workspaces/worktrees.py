@@ -35,6 +35,7 @@ class Place(NamedTuple):
 
     @property
     def path(self) -> Path:
+        """Return the path of the worktree of this run of a task."""
         return self.shelf.path(self.plan, self.task, self.run)
 
 
@@ -104,7 +105,10 @@ def has_changes(here: Git) -> bool:
 
 
 def keep_unfinished(git: Git, path: Path, branch: str) -> str:
-    """Commits what an ended session left in its worktree. Raises WorkspaceRefused."""
+    """Commits all that an ended session left in its worktree; returns the newest commit.
+
+    Raises WorkspaceRefused.
+    """
     _require(git, path, branch)
     return keep(git, path, UNFINISHED)
 
@@ -132,7 +136,7 @@ def unfinished_branch(branch: str) -> str:
 
 
 def remove(git: Git, path: Path, *, has_submodules: bool = False) -> None:
-    """Removes a worktree without changes, or what is left of one. Raises GitFailed."""
+    """Removes a worktree, or git's record of a missing one. Raises GitFailed if it has changes."""
     if path.exists():
         # Git removes none with filled submodules, unless it is forced to.
         force = ("--force",) if has_submodules else ()

@@ -37,7 +37,7 @@ def add_to(routes: Blueprint, engine: Engine) -> None:
 
 
 def inputs_of(engine: Engine, session: str) -> dict[str, str]:
-    """Returns the inputs of a session's flow or graph as text, without credentials."""
+    """Returns a session's inputs by name, as texts without credentials; empty if it has none."""
     text = engine.store.copies().request(engine.queries.ref(session))
     document = json.loads(text) if text is not None else {}
     given = document.get("inputs") if isinstance(document, dict) else None

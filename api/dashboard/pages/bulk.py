@@ -16,7 +16,7 @@ VERBS: tuple[BulkVerb, ...] = get_args(BulkVerb)
 
 
 def add_to(routes: Blueprint, engine: Engine) -> None:
-    """Register the routes."""
+    """Registers the pages that preview and apply one action to all sessions that match a filter."""
 
     def bulk() -> Response:
         """GET /ui/sessions/bulk: how many sessions a verb would apply to, before it does."""

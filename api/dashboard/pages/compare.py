@@ -44,13 +44,13 @@ _FACTS: tuple[tuple[str, Callable[[SessionView], str]], ...] = (
 
 
 def facts(left: SessionView, right: SessionView) -> list[Row]:
-    """Returns the facts of both sessions, without those that neither has."""
+    """Returns table rows that compare the facts of two sessions, without those that neither has."""
     rows = [Row(label, fact(left), fact(right)) for label, fact in _FACTS]
     return [row for row in rows if row.left or row.right]
 
 
 def inputs(left: Mapping[str, str], right: Mapping[str, str]) -> Iterator[Row]:
-    """Yields the inputs of both sessions."""
+    """Yields a table row for each input of two sessions, with both values."""
     for name in dict.fromkeys([*left, *right]):
         yield Row(f"Input {name}", left.get(name, ""), right.get(name, ""))
 
@@ -88,7 +88,7 @@ _ITERATION_FACTS: tuple[tuple[str, Callable[[LedgerEntry], str]], ...] = (
 
 
 def iteration_facts(left: LedgerEntry, right: LedgerEntry) -> Iterator[Row]:
-    """Yields the facts of two iterations, then the verdict and the feedback of each checker."""
+    """Yields table rows that compare two iterations: facts, verdicts and feedback per checker."""
     for label, fact in _ITERATION_FACTS:
         row = Row(label, fact(left), fact(right))
         if row.left or row.right:
@@ -103,7 +103,7 @@ def iteration_facts(left: LedgerEntry, right: LedgerEntry) -> Iterator[Row]:
 
 
 def iterations(ledgers: list[list[LedgerEntry]], ids: list[str]) -> Iterator[Row]:
-    """Yields the verdicts of each iteration of both sessions, in the order of their ledgers."""
+    """Yields a table row per iteration number with the verdicts of both sessions' iterations."""
     for number, (first, second) in enumerate(zip_longest(*ledgers), 1):
         url = "" if first is None or second is None else _url(ids, number, number)
         yield Row(f"Iteration {number}", _verdicts(first), _verdicts(second), url)
@@ -124,7 +124,7 @@ def _verdicts(entry: LedgerEntry | None) -> str:
 
 
 def paired(left: list[DiffFile], right: list[DiffFile]) -> list[list[DiffFile | None]]:
-    """Pairs the files of two diffs by name, in the order of the first diff."""
+    """Pairs the files of two diffs by name; a file that one diff lacks has None there."""
     sides = [{one.patch.name: one for one in side} for side in (left, right)]
     return [[side.get(name) for side in sides] for name in dict.fromkeys([*sides[0], *sides[1]])]
 
@@ -138,7 +138,7 @@ class Compare:
         self._attempts = AttemptReads(engine)
 
     def show(self) -> Response:
-        """GET /ui/compare?left=ID&right=ID: compare sessions.
+        """GET /ui/compare?left=ID&right=ID: compare two sessions side by side.
 
         With `left_iteration` and `right_iteration` it compares these, and with `step`,
         `left_attempt` and `right_attempt` two attempts at a step.
@@ -193,5 +193,5 @@ class Compare:
 
 
 def add_to(routes: Blueprint, engine: Engine) -> None:
-    """Register the route."""
+    """Registers the page that compares two sessions, iterations or attempts."""
     routes.add_url_rule("/compare", "compare", Compare(engine).show)

@@ -33,7 +33,7 @@ class AttemptReads:
         self._engine = engine
 
     def find(self, session: str, step: str, number: int) -> Tried:
-        """Returns an attempt by its number. Raises Refused if the step has no such attempt."""
+        """Returns an attempt at a step, with transcript and output. Raises Refused without one."""
         found = [one for one in attempts_of(self._events(session), step) if one.number == number]
         if not found:
             raise refuse_by_status(404, f"{step[:200]} of session {session} has no such attempt")
@@ -67,7 +67,7 @@ class AttemptReads:
 
 
 def attempt_facts(left: Tried, right: Tried) -> Iterator[Row]:
-    """Yields the facts of two attempts, without those that neither has."""
+    """Yields table rows that compare two attempts, without the facts that neither has."""
     for first, second in zip(_facts(left), _facts(right), strict=True):
         if first[1] or second[1]:
             yield Row(first[0], first[1], second[1])

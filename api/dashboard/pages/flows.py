@@ -51,12 +51,12 @@ class FlowPages:
         return page("flow.html", flow=found, runs=runs, folder=folder)
 
     def drawing(self, name: str) -> Response:
-        """GET .../drawing.svg: draw a flow."""
+        """GET .../drawing.svg: return the drawing of a flow as SVG."""
         document = self._engine.catalog_of(request.args.get("folder", "")).document(name)
         return drawing_response(self._engine.drawings.flow_svg(document), SVG)
 
     def run_flow(self, name: str) -> Response:
-        """POST .../runs: run a flow with the inputs of the form."""
+        """POST .../runs: start a flow with the inputs of the form, and redirect to its session."""
         sent = request.form.to_dict()
         folder = sent.get("defined_in", "")
         submitted = self._engine.submit.flow(

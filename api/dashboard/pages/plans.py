@@ -26,7 +26,7 @@ COLUMNS = (
 
 
 def board(plan: PlanView) -> list[tuple[str, list[TaskView]]]:
-    """Groups the tasks of a plan into the columns of a board, in the order of the plan."""
+    """Groups the tasks of a plan by status into the columns of a board, in the plan's order."""
     return [
         (title, [task for task in plan.tasks if task.status in statuses])
         for title, statuses in COLUMNS
@@ -34,7 +34,7 @@ def board(plan: PlanView) -> list[tuple[str, list[TaskView]]]:
 
 
 def add_to(routes: Blueprint, engine: Engine) -> None:
-    """Registers the pages of plans."""
+    """Registers the page that lists plans, and the page of one plan with its tasks."""
 
     def plans() -> Response:
         cursor = request.args.get("cursor") or None

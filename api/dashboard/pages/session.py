@@ -77,7 +77,7 @@ class SessionPage:
         )  # fmt: skip
 
     def newest(self, session: str) -> Response:
-        """GET .../newest?but=ADDRESS: show what was said last, but for one step: a question."""
+        """GET .../newest?but=ADDRESS: show the newest transcript, without that of step ADDRESS."""
         asking = request.args.get("but")
         found = self._engine.queries.newest_transcript(session, limit=2 * NEWEST)
         entries = [one for one in found if one.address != asking][-NEWEST:]
@@ -185,7 +185,7 @@ class SessionPage:
         return self._engine.queries.diffs(session, limit=200).items
 
     def add_to(self, routes: Blueprint) -> None:
-        """Registers the routes of this page."""
+        """Registers the routes of a session's page and of the parts that it loads."""
         base = "/sessions/<session>"
         routes.add_url_rule(base, "session", self.show)
         routes.add_url_rule(f"{base}/panels/<name>", "session_panel", self.panel)

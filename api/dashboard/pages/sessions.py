@@ -42,7 +42,7 @@ class Listed:
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
-        """The filters as they are in an address."""
+        """The filters that are set, as (name, value) pairs for the query of a URL."""
         archived = "" if self.archived == "no" else self.archived
         given = [("kind", self.kind), ("q", self.query), ("archived", archived)]
         chosen = [("status", one) for one in self.statuses]
@@ -50,12 +50,12 @@ class Listed:
 
     @property
     def address(self) -> str:
-        """The filters as the query of an address."""
+        """The filters that are set, as the query string of a URL."""
         return urlencode(self.pairs)
 
     @property
     def next_url(self) -> str:
-        """Returns the URL of the next page of the list."""
+        """Returns the URL query of the next page of the list: the filters and the cursor."""
         return urlencode([*self.pairs, ("cursor", self.found.next or "")])
 
     @property

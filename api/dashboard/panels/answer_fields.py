@@ -18,7 +18,7 @@ Fields = Mapping[str, Sequence[str]]
 
 
 def given_answer(question: QuestionView | None, sent: Fields) -> GivenAnswer:
-    """Reads the answer to a question from the form fields that a browser sent."""
+    """Builds the answer to a question from a browser's form fields, without validating it."""
     choice, text = _one(sent, "choice"), _one(sent, "text")
     form = question.form if question is not None else None
     fields = _group(form, FIELD, sent, _DEPTH) if form is not None else None

@@ -27,7 +27,7 @@ class Attempt(NamedTuple):
 
 
 def attempts_of(events: Iterable[Event], address: str) -> list[Attempt]:
-    """Returns the attempts at the step, in their order."""
+    """Returns the attempts at one step, in order, as the events of its session describe them."""
     found: list[Attempt] = []
     for event in events:
         if event.address != address:

@@ -21,7 +21,7 @@ class Branch(NamedTuple):
 
     @property
     def is_merged(self) -> bool:
-        """Whether another branch has the work."""
+        """Whether the work of this branch is merged into another one."""
         return self.state == "merged"
 
 

@@ -22,7 +22,7 @@ class Bubble(NamedTuple):
 
 
 def bubble_of(view: SessionView, steps: Mapping[str, StepRecord], entry: TranscriptEntry) -> Bubble:
-    """Returns what the bubble of an agent's or a person's answer shows; an empty one for others."""
+    """Returns the step state and resume button shown beside an answer; empty for other entries."""
     step = steps.get(entry.address)
     if step is None or entry.role not in ("assistant", "human"):
         return Bubble()
@@ -35,7 +35,7 @@ def bubble_of(view: SessionView, steps: Mapping[str, StepRecord], entry: Transcr
 
 
 def resumes_at(view: SessionView, live: Sequence[str]) -> list[str]:
-    """Returns the addresses of the steps with which a session at rest continues when it resumes."""
+    """Returns the addresses of the steps where a stopped or failed session continues; or empty."""
     if view.status == "stopped":
         return sorted(live)
     if view.status == "failed" and view.reason is not None:

@@ -54,7 +54,7 @@ def cost_by_day(view: StatisticsView) -> list[Part]:
 
 
 def shares(rows: Sequence[Acceptance]) -> list[Share]:
-    """Adds the loops of all agents, by iteration.
+    """Sums, for each iteration number, the loops of all agents that reached it and were accepted.
 
     >>> row = Acceptance(agent="a", iteration=2, reached=3, accepted=1)
     >>> shares([row, row.model_copy(update={"agent": "b"})])
@@ -71,7 +71,7 @@ def shares(rows: Sequence[Acceptance]) -> list[Share]:
 
 
 def share_by_iteration(found: Sequence[Share]) -> list[Part]:
-    """Returns a bar per iteration; a full one means that all that reached it were accepted."""
+    """Returns a chart bar per iteration number: the accepted share of the loops that reached it."""
     return _bars(
         [
             [

@@ -21,7 +21,7 @@ class Control(NamedTuple):
 
 
 def controls_of(view: SessionView) -> list[Control]:
-    """Returns the actions that the session's status allows."""
+    """Returns the buttons of a session's page (stop, resume, delete ...) that its status allows."""
     name = f"session {view.id}"
     stop = Control("stop", "Stop")
     leave = Control("exit", "Exit…", "", "Why does it exit?")
@@ -48,6 +48,6 @@ def controls_of(view: SessionView) -> list[Control]:
 
 
 def row_buttons(view: SessionView) -> list[Control]:
-    """Returns the actions that a row of the list has: they tidy the list."""
+    """Returns the rename, archive, restore and delete buttons that a session's status allows."""
     tidies = ("rename", "archive", "restore", "delete")
     return [one for one in controls_of(view) if one.verb in tidies]

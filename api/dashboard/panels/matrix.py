@@ -30,7 +30,7 @@ class Row(NamedTuple):
 
     @property
     def seconds(self) -> float | None:
-        """Returns how long the iteration took, in seconds."""
+        """Returns how long the iteration took, in seconds; None if that was not recorded."""
         return seconds_of(self.entry)
 
 

@@ -52,7 +52,7 @@ def files_of(patch: str) -> list[FilePatch]:
 
 
 def numbered(file: FilePatch, *, start: int = 0, limit: int = LINES) -> Iterator[Line]:
-    """Yields lines of a file's diff with their line numbers, from position `start` on."""
+    """Yields at most `limit` lines of a file's diff from position `start`, with line numbers."""
     before = after = 0
     in_hunk = False
     for number, text in enumerate(file.lines):

@@ -16,5 +16,5 @@ class Row(NamedTuple):
 
     @property
     def differs(self) -> bool:
-        """Whether the two sides differ in it."""
+        """Whether the two values that the row compares are different."""
         return self.left != self.right

@@ -30,7 +30,7 @@ class Button(NamedTuple):
 
 
 def step_buttons(view: SessionView, step: StepView) -> Iterator[Button]:
-    """Returns the buttons that a person with the scope `control` gets for a step."""
+    """Yields the buttons (run again, resume, skip) that a step's and its session's states allow."""
     rests = view.status in RESTS
     ended = step.state in ("failed", "cancelled")
     if rests and (ended or step.state == "succeeded"):

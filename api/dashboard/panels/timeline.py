@@ -45,7 +45,7 @@ class Timeline(NamedTuple):
 
 
 def timeline(steps: Sequence[StepView], *, now: float) -> Timeline:
-    """Returns the bars of all steps that began, the first one first; `now` is in seconds."""
+    """Lays out the steps that began as bars by time, and shortens long idle gaps; `now` is in s."""
     spans = [(_span(step, now), step) for step in steps if step.started_at]
     spans.sort(key=lambda one: (one[0], one[1].address))
     busy = _merged([span for span, _ in spans])

@@ -23,16 +23,16 @@ class Definitions(NamedTuple):
 
     @property
     def text(self) -> str:
-        """Return the definitions as they are stored (JSON)."""
+        """The folder's agent and tool definitions as JSON with sorted keys, as they are stored."""
         return json.dumps({**self._asdict(), "unread": {**self.unread}}, sort_keys=True)
 
     @property
     def mark(self) -> str:
-        """Return the digest of the definitions, which the signature of a session covers."""
+        """The digest (32 hex digits) of the definitions, which a session's signature covers."""
         return hashlib.sha256(self.text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def parse_definitions(text: str) -> Definitions:
-    """Parses stored definitions; a newer version may have stored more."""
+    """Parses stored definitions (JSON), and ignores fields that a newer version has added."""
     fields = json.loads(text)
     return Definitions(**{name: fields[name] for name in Definitions._fields if name in fields})

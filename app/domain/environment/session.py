@@ -25,16 +25,16 @@ class SessionEnvironment(NamedTuple):
 
     @property
     def is_empty(self) -> bool:
-        """Whether the submitter passed nothing."""
+        """Whether the submitter passed no environment variables and no Python."""
         return not self.passed and not self.shell and self.python is None
 
     @property
     def path(self) -> str | None:
-        """The PATH of its bodies if it is not the worker's."""
+        """The PATH that the submitter passed for the session's processes; None for the worker's."""
         return self.passed.get("PATH") or self.shell.get("PATH")
 
     def inherit(self, worker: Mapping[str, str]) -> dict[str, str]:
-        """The worker's environment, with the values of the submitting shell in its place.
+        """Returns the worker's variables, replaced or removed as the submitting shell's values say.
 
         >>> SessionEnvironment(shell={"PATH": "/opt", "KEY": None}).inherit({"KEY": "k", "A": "b"})
         {'A': 'b', 'PATH': '/opt'}
@@ -43,7 +43,7 @@ class SessionEnvironment(NamedTuple):
         return {name: value for name, value in values.items() if value is not None}
 
     def below(self, parent: SessionEnvironment) -> SessionEnvironment:
-        """The environment of a child session: its own values, and the others of its parent."""
+        """Returns a child session's environment: its own values, and its parent's for the rest."""
         return SessionEnvironment(
             {**parent.passed, **self.passed},
             {**parent.shell, **self.shell},
@@ -52,12 +52,12 @@ class SessionEnvironment(NamedTuple):
 
 
 def environment_of(given: WithEnvironment) -> SessionEnvironment:
-    """The environment that a document or run brings."""
+    """Returns the environment variables and Python that a document or run contains."""
     return SessionEnvironment(given.env, given.shell_env, given.python)
 
 
 def without_environment(given: M) -> M:
-    """The document or run as it may be compiled and stored."""
+    """Returns a copy of a document or run without its environment, to be compiled and stored."""
     if not given.model_fields_set & FIELDS:
         return given
     bare = given.model_copy(update={"env": {}, "shell_env": {}, "python": None})

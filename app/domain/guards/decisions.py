@@ -75,7 +75,7 @@ def attempt_of(state: GuardState) -> tuple[int, str]:
 
 
 def begin_prompt(state: GuardState, prompt_id: str | None, *, event: str = "prompt") -> Turn:
-    """Ends a series of consecutive blocks, because a new prompt or an idle agent follows it."""
+    """Returns the state with consecutive blocks reset to 0, and a warning if one was ignored."""
     warnings = (_overridden(event),) if state.decision == "block" else ()
     new = {
         "row": 0,
@@ -94,7 +94,10 @@ def reset(state: GuardState) -> GuardState:
 
 
 def decide_early(state: GuardState, report: StopReport, now_ms: int) -> Turn | None:
-    """Blocks a stop without running gates if the limit of all stops is reached; else None."""
+    """Decides on a stop without running gates if the limit of failed stops is reached; else None.
+
+    The first such stop is blocked with the text to give up; the next one is allowed.
+    """
     turn = _at_prompt(state, report)
     if turn.state.failed_stops < report.limits.stops:
         return None
@@ -110,7 +113,10 @@ def decide_early(state: GuardState, report: StopReport, now_ms: int) -> Turn | N
 
 
 def decide(state: GuardState, report: StopReport, now_ms: int) -> Turn:
-    """Decides whether the agent may stop: the first failed gate, in their order, blocks it."""
+    """Decides whether an agent may stop, by its gates' results; returns the decision and new state.
+
+    The first gate that failed blocks the stop, until its limit is reached.
+    """
     turn = _decide(state, report, now_ms)
     return turn._replace(state=_without_old_names(turn.state, report))
 

@@ -107,7 +107,7 @@ _EXITS: Mapping[tuple[Role, str], Exit] = {
 
 
 def transition(role: Role, phase: Phase, event: Event) -> Phase:
-    """Returns the phase after an event; an event that does not apply is logged and ignored.
+    """Returns the phase after an event; one that does not apply is logged and changes nothing.
 
     >>> str(transition(Role.LEAD, Phase("waiting", frozenset("ab")), Event("child_ended", "a")))
     'waiting (b)'
@@ -132,7 +132,7 @@ def transition(role: Role, phase: Phase, event: Event) -> Phase:
 
 
 def can_exit(role: Role, phase: Phase, word: str | None = None) -> Exit:
-    """Whether a session may end now; `word` is the status that it reported last of its task.
+    """Returns whether a session may end in this role and phase; `word` is its last status report.
 
     A dev that has reported that it cannot continue may end with changes requested.
 

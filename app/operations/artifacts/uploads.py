@@ -33,7 +33,7 @@ class Uploads:
         return self._folder.put_part(digest, uploader, part)
 
     def sweep(self, now_s: float | None = None) -> list[str]:
-        """Remove the artifacts that no session refers to and that are at least a day old.
+        """Delete artifacts that no session refers to and that are a day old; returns their digests.
 
         A folder with the mark of another store is not swept, and nothing is removed while Redis
         holds another store than expected. Raises StoreUnknown.

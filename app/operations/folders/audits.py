@@ -21,7 +21,10 @@ class FolderAudits:
         self._submit = submit
 
     def start(self, *, repair: bool) -> FolderAuditView:
-        """Start a session at each place that compares the folders on disk with the store."""
+        """Start one session per place (worker host) that compares its folders with the store.
+
+        With `repair` it also repairs what differs.
+        """
         places = sorted({worker.place for worker in self._fleet.inventories()})
         return FolderAuditView(
             items=[

@@ -32,7 +32,7 @@ def own_folder(document: AnyDocument, settings: Settings) -> OwnFolder | None:
 
 
 def own_facts(session: str, own: OwnFolder | None) -> str:
-    """Serializes the original and the planned path of a session's own folder, as JSON."""
+    """Serializes the original and planned path of a session's own folder as JSON; '' for None."""
     if own is None:
         return ""
     return json.dumps({"origin": own.origin, "folder": own.path(session)})

@@ -52,7 +52,7 @@ class FolderIndex:
         self._registry = registry
 
     def page(self, cursor: str | None) -> Page[WorktreeView]:
-        """List the own folders of the next sessions, newest first; `next` is set if more follow."""
+        """List the folders made for the next batch of sessions and their tasks, newest first."""
         before = END if cursor is None else decode_place(cursor)
         places = self._store.session_index().page(None, before=before, limit=EXAMINED)
         found = [one.view for one in self._of([place.session for place in places])]
@@ -61,7 +61,7 @@ class FolderIndex:
         return Page(items=found, next=following, partial=more, examined=len(places))
 
     def at_place(self, place: str, sessions: Sequence[str]) -> StoreFolders:
-        """List all recorded folders at a place, with the statuses of these sessions."""
+        """Return all folders on record at a worker host, and the statuses of `sessions`."""
         found: list[KnownFolder] = []
         batch: list[str] = []
         for one in self._store.session_index().walk(None, END):
@@ -74,17 +74,17 @@ class FolderIndex:
         return self.of_sessions(sessions)._replace(folders=tuple(here))
 
     def of_sessions(self, sessions: Sequence[str]) -> StoreFolders:
-        """Return the statuses of these sessions, without listing folders."""
+        """Return the statuses of these sessions and the store's id, without listing folders."""
         identity = self._store.identity().read()
         found = self._store.fields_of(list(sessions)) if sessions else {}
         statuses = {session: fields["status"] for session, (_, fields) in found.items()}
         return StoreFolders(identity.id if identity is not None else "", statuses, ())
 
     def check_deletion(self, session: str) -> None:
-        """Raise ControlRefused if a session's folder still holds work, so it must not be deleted.
+        """Raise ControlRefused if an ended session's folder may hold work not yet merged.
 
-        Nothing could apply the work in a folder without its session. One that is applied or merged
-        is removed later by a worker of its place.
+        Nothing could apply the work in a folder without its session. Folders whose work is applied
+        or merged do not count: a worker of their place removes them later.
         """
         ref = self._registry.ref(session)
         fields = self._store.fields(ref)
@@ -131,7 +131,7 @@ class FolderIndex:
 def plan_views(
     store: Store, ref: SessionRef, plan: PlanRecord, place: str
 ) -> Iterator[WorktreeView]:
-    """Yields the folders of a plan's tasks in the order of the plan."""
+    """Yields a view of each folder that the tasks of a plan have, in the order of the plan."""
     runs = [(task, run) for task in plan.tasks for run in task.runs]
     statuses = store.fields_of([run.session for _, run in runs])
     for task, run in runs:

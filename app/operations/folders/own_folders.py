@@ -41,7 +41,7 @@ class OwnFolders:
         self._submit = submit
 
     def record(self, fields: Mapping[str, JsonValue]) -> None:
-        """Store what happened to a session's folder; does nothing for a deleted session."""
+        """Store facts about a session's own folder in its record; ignores a deleted session."""
         ref = self._store.ref(str(fields["session"]))
         if ref is None:
             return
@@ -49,10 +49,10 @@ class OwnFolders:
         self._transitions.run("own_folder", ref, {"facts": facts})
 
     def reserve(self, session: str, statuses: Collection[SessionStatus], hold_s: float) -> str:
-        """Prevent a session in one of these statuses from being resumed while its folder changes.
+        """Keep a session from being resumed for a time; returns '' or the status that forbids it.
 
-        Returns its status if that is another one, so that nothing is reserved. A deleted session
-        needs no reservation. It lasts until `release`, or for so many seconds if that never comes.
+        It is blocked only in one of these `statuses`. A deleted session needs no reservation. It
+        lasts until `release`, or for `hold_s` seconds if that never comes.
         """
         ref = self._store.ref(session)
         if ref is None:
@@ -73,7 +73,7 @@ class OwnFolders:
                 self._transitions.run("own_folder", ref, {"release": True})
 
     def find(self, session: str) -> WorktreeView | None:
-        """Return the own folder of a session; None if it has none. Raises SessionUnknown."""
+        """Return a view of the folder made for a session, or None. Raises SessionUnknown."""
         fields = self._store.fields(self._registry.ref(session))
         known = json.loads(fields.get("own_folder") or "null")
         if known is None:
@@ -81,7 +81,7 @@ class OwnFolders:
         return own_view(session, fields, known)
 
     def apply(self, session: str, *, force: bool) -> ApplyingView:
-        """Start a session that brings the work in a session's folder back into the original one.
+        """Start a session that applies work in an ended session's folder to the original one.
 
         With `force` also work that was not accepted. Raises ControlRefused.
         """
@@ -101,7 +101,7 @@ class OwnFolders:
         return ApplyingView(session=self._start(ref, program, own.origin, "Apply"))
 
     def clean(self, found: WorktreeView, *, force: bool) -> CleaningView:
-        """Start a session that removes the folder of an ended session."""
+        """Start a session that removes an ended session's folder, or return why it is kept."""
         why = _why_not_removed(found, force=force)
         if why or found.cleaned:
             failed = [] if found.cleaned else [found.model_copy(update={"kept": why})]

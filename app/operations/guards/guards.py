@@ -79,7 +79,10 @@ class Guards:
             self._change(ref, apply, "guard.event", {"event": event.event})
 
     def reset(self, agent_session: str | None, *, by: str) -> GuardReset:
-        """Set the counters of limits to 0, for one agent session or all, and free their hooks."""
+        """Reset the limit counters of one agent session's Stop guards, or all; returns how many.
+
+        It also frees their hooks.
+        """
         count = 0
         for ref in self._reads.open_guards(agent_session):
 

@@ -23,7 +23,7 @@ _VERDICTS: dict[str, str] = {
 def ledger_entry(
     number: int, report: StopReport, decision: StopDecision, why: str, now_ms: int
 ) -> str:
-    """Builds the ledger entry (JSON) of a stop: retry if it was blocked, else accept.
+    """Builds the ledger entry (JSON record) of an agent's stop: retry if blocked, else accept.
 
     A stop that is allowed because of a limit is `max_iterations`, for the reason stop_limit.
     """

@@ -54,14 +54,14 @@ class Guarded(NamedTuple):
 
     @property
     def counted_for(self) -> Owner | None:
-        """Return the owner whose quota the guard counts against."""
+        """Return the owner of the quota for guards: the caller, or the session around the agent."""
         if self.inside is None:
             return self.owner
         return Owner(f"guards-inside-{self.inside}", Quotas(max_sessions=OPEN_INSIDE))
 
 
 def inside_label(session: str | None) -> str:
-    """Returns the label of a guard: the session that the agent runs in, if any.
+    """Returns a guard's label, `inside <session>`; '' if its agent runs in no session.
 
     >>> inside_label("0000000a"), inside_label(None)
     ('inside 0000000a', '')

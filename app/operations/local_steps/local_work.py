@@ -79,7 +79,7 @@ class LocalWork:
         self._folder = folder
 
     def token(self, session: str) -> str | None:
-        """Return the token for the session's local steps, always the same; None if it has none."""
+        """Return the token for a session's local steps, always the same, or None without any."""
         ref = self._registry.ref(session)
         program = self._registry.program(self._registry.facts(ref).program)
         if not any(getattr(node, "queue", "") == LOCAL for _, node in program.walk()):
@@ -89,7 +89,7 @@ class LocalWork:
         return step_tokens.mint(caller, secret=self._settings.secret)
 
     def open(self, session: str, asked: ClaimWork) -> None:
-        """Begin a claim: record the worker, and expire the attempts of workers that it replaces."""
+        """Record that a worker claims local steps, and expire the attempts of those it replaces."""
         ref = self._registry.ref(session)
         self._note_worker(ref)
         if asked.takes_over:
@@ -99,10 +99,10 @@ class LocalWork:
                     self._expiry.expire(ref, address, gone=record.owner)
 
     def claim(self, session: str, asked: ClaimWork) -> WorkView:
-        """Claim the next ready local step, in document order.
+        """Claim a session's next ready local step; the view has no grant if none is ready.
 
-        The same nonce gets the same step again. Steps that are skipped or cannot be resolved are
-        settled here.
+        Steps are claimed in document order. The same nonce gets the same step again. Steps that are
+        skipped or cannot be resolved are settled here.
         """
         ref = self._registry.ref(session)
         while True:
@@ -128,7 +128,7 @@ class LocalWork:
         return None
 
     def beat(self, session: str, asked: BeatWork) -> BeatView:
-        """Extend the lease of an attempt."""
+        """Extend the lease of a local step's attempt; returns the worker's order and the lease."""
         ref = self._registry.ref(session)
         self._require_local(ref, asked)
         self._note_worker(ref)
@@ -137,7 +137,10 @@ class LocalWork:
         return BeatView(order=reply.word, lease_s=lease_s)
 
     def settle(self, session: str, asked: SettleWork) -> SettledView:
-        """Record an attempt's outcome once. Raises InvalidDocument for a value that is too long."""
+        """Record the outcome of a local step's attempt, or release it; returns the result.
+
+        An outcome is recorded once. Raises InvalidDocument for a value that is too long.
+        """
         ref = self._registry.ref(session)
         self._require_local(ref, asked)
         if asked.outcome == "released":
@@ -152,9 +155,9 @@ class LocalWork:
         return SettledView(result=reply.word, status=self._status(ref))
 
     def stop_if_abandoned(self, ref: SessionRef, address: str) -> bool:
-        """Stop a session whose local steps no worker has asked for in the last minute.
+        """Stop a session whose local steps no worker asked for lately; returns if it tried.
 
-        The sweep asks, for each step that it finds in `ready`.
+        The sweep asks, for each step that it finds in `ready`. The limit is LOST_AFTER_S seconds.
         """
         if not self._is_local(ref, address):
             return False
@@ -291,7 +294,7 @@ class LocalWork:
 
 
 def outcome_of(asked: SettleWork) -> Outcome:
-    """Converts a local worker's report to an outcome, redacted. Raises InvalidDocument."""
+    """Converts a local worker's report to an outcome, redacted; InvalidDocument if too long."""
     text = json.dumps(asked.value, ensure_ascii=False)
     if len(text) > VALUE_CHARACTERS:
         hint = f"a value has at most {VALUE_CHARACTERS:,} characters as JSON; return a file's path"

@@ -30,7 +30,7 @@ class ComingHome:
         self._submit = submit
 
     def merges(self, session: str) -> list[MergeView]:
-        """Return the merges of a plan's tasks, in the order of the plan."""
+        """Return a view of each merge of a plan's tasks, in the order of the plan."""
         _, _, plan = self._read(session)
         return [merge_view(one) for one in plan.tasks if one.merge is not None] if plan else []
 

@@ -10,7 +10,7 @@ from app.store.store import Store
 
 
 def check_exit(store: Store, ref: SessionRef) -> None:
-    """Check that the phase of an active session lets it end. Raises ControlRefused."""
+    """Raises ControlRefused if an active session is in a phase in which it must not exit."""
     fields = store.fields(ref)
     if fields.get("status") != SessionStatus.ACTIVE:
         return  # the transition says what is wrong

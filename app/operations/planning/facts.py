@@ -69,7 +69,7 @@ class PlanFacts:
         self._transitions.dispatch(ref, answer)
 
     def is_unapplied(self, child: SessionRef, parent: Mapping[str, str]) -> bool:
-        """Whether the plan does not know yet that the child has ended."""
+        """Whether a plan still has a task at work though its child session has ended."""
         plan = parse_plan(self._store.plan(SessionRef(parent["session"], child.root)))
         link = parse_link(parent["task"])
         task = next((one for one in plan.tasks if one.id == link.task), None) if plan else None

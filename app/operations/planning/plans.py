@@ -38,7 +38,7 @@ class Plans:
         self._answers = answers
 
     def view(self, session: str) -> PlanView:
-        """Return the current plan of a session."""
+        """Return the current plan of a session. Raises NoPlan if the session is no plan."""
         return plan_view(self._read(session))
 
     def edit(self, session: str, edit: PlanEdit, *, version: int | None, by: str) -> PlanView:
@@ -66,14 +66,14 @@ class Plans:
         return self.view(session)
 
     def change(self, session: str, text: str, *, by: str) -> PlanView:
-        """Ask the team lead for another draft of the plan. Raises AnswerUnwanted."""
+        """Reject a plan's draft, so that the team lead writes another. Raises AnswerUnwanted."""
         self._answer(session, text, accept=False, by=by)
         return self.view(session)
 
     def report(
         self, child: str, report: TaskReport, *, idempotency_key: str | None = None
     ) -> ReportView:
-        """Store what a child session reports about its task.
+        """Store a child session's report about its task (status, notes, proposals) in its plan.
 
         A repeated call with the same key changes nothing. Raises NoPlan, ReportLate,
         IdempotencyConflict.
@@ -121,7 +121,7 @@ class Plans:
                 raise PlanRefused(child, one.task.id, str(error)) from None
 
     def task(self, child: str) -> TaskView:
-        """Return the task that a child session carries out."""
+        """Return the plan's task that a child session carries out. Raises NoPlan without one."""
         _, parent = self._link(child)
         task = parse_link(parent["task"]).task
         tasks = self.view(parent["session"]).tasks

@@ -14,9 +14,10 @@ _OPERATIONS = TypeAdapter(tuple[PlanOperation, ...])
 
 
 def proposed_edit(outcome: str, session: str, checkers: list[str]) -> dict[str, JsonValue]:
-    """Extracts the plan edit that a team lead proposed from its outcome, as Lua arguments.
+    """Extracts a team lead's proposed plan edit from a step's outcome, or why there is none.
 
-    It is checked again, because an outcome is not signed. An edit has no commands.
+    The edit consists of Lua arguments. It is checked again, because an outcome is not signed. An
+    edit has no commands.
     """
     value = json.loads(outcome).get("value")
     value = value if isinstance(value, dict) else {}

@@ -11,10 +11,10 @@ from leadhand.models.views import ExportView
 
 
 def keep(export: ExportView, folder: Path | None) -> Path:
-    """Writes a session's export and ledger to files before it is deleted. Raises ExportOwed.
+    """Writes a session's export and ledger to files; returns the export's path. Raises ExportOwed.
 
-    Repeating it writes the same two files. The name contains the creation time, because a session
-    id may be reused.
+    It is called before the session is deleted. Repeating it writes the same two files. The name
+    contains the creation time, because a session id may be reused.
     """
     session = export.session
     if folder is None:

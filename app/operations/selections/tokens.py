@@ -28,7 +28,7 @@ class Counted(NamedTuple):
 
 
 def make_token(verb: str, counted: Sequence[Counted]) -> str:
-    """Return a token for these sessions, which is only valid for the verb."""
+    """Encode sessions and a verb as a token, which `parse_token` accepts for this verb only."""
     text = json.dumps([verb, counted], separators=(",", ":"))
     return _VERSION + base64.urlsafe_b64encode(zlib.compress(text.encode())).decode()
 

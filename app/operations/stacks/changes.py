@@ -125,15 +125,15 @@ class Stacks:
         return self._step(call, "attempt", {"step": step})
 
     def advance(self, call: StackCall, step: str, index: int) -> StackChange:
-        """Make another step the current one: a later or an earlier one."""
+        """Make any step, later or earlier, the current one of a workflow session."""
         return self._run("stack_advance", call, {"step": step, "index": index})
 
     def complete(self, call: StackCall) -> StackChange:
-        """Mark a workflow session as completed, at any position in the stack."""
+        """Mark a workflow session as completed and remove it from any position of its stack."""
         return self._run("stack_finish", call, {"status": "completed", "keep_s": self._keep_s})
 
     def abort(self, call: StackCall, reason: str) -> StackChange:
-        """Mark a workflow session as aborted, at any position in the stack."""
+        """Mark a workflow session as aborted and remove it from any position of its stack."""
         arguments: dict[str, JsonValue] = {"status": "aborted", "keep_s": self._keep_s}
         return self._run("stack_finish", call, arguments | {"reason": redact(reason)})
 
@@ -154,7 +154,7 @@ class Stacks:
         return _change(call, self._run_on_known("stack_load", call.arguments() | arguments))
 
     def delete(self, call: StackCall) -> StackChange:
-        """Delete the record of a workflow session, active or not. Raises WorkflowUnknown."""
+        """Delete a workflow session's record and its place on the stack. Raises WorkflowUnknown."""
         return self._run("stack_delete", call, {"keep_s": self._keep_s})
 
     def _step(

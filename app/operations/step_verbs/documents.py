@@ -44,7 +44,7 @@ class Changes(NamedTuple):
 
 
 def stored_text(document: AnyDocument) -> str:
-    """Serializes a document as it is stored with its session."""
+    """Serializes a document as JSON for storage, without its webhook and environment."""
     given = document.model_dump(mode="json", exclude_unset=True, exclude=_SECRET)
     return json.dumps({**given, "kind": document.kind})
 
@@ -52,9 +52,9 @@ def stored_text(document: AnyDocument) -> str:
 def submitted_document(
     store: Store, registry: Registry, ref: SessionRef, fields: Mapping[str, str], verb: str
 ) -> AnyDocument:
-    """Returns the document that a session was submitted with.
+    """Returns the stored document of a session. Raises ControlRefused if it is missing or unsigned.
 
-    Raises ControlRefused if it has none, or if its signature is invalid.
+    Raises ControlRefused also if its signature is invalid.
     """
     text = store.copies().request(ref)
     if text is None:
@@ -69,7 +69,7 @@ def submitted_document(
 
 
 def with_changes(document: AnyDocument, changes: Changes) -> AnyDocument:
-    """Returns the document with these changes. Raises InvalidDocument for an unfit change."""
+    """Returns a copy of the document with these changes. Raises InvalidDocument if one is unfit."""
     new: Fields = {}
     if changes.label is not None:
         new["label"] = changes.label

@@ -78,7 +78,7 @@ class Wish(NamedTuple):
     environment: SessionEnvironment = SessionEnvironment()
 
     def digest(self, session: str, secret: str) -> str:
-        """Return the hash by which a repeated call is recognised."""
+        """Return a hash of this request to fork a session, to recognise a repeated one."""
         shown = json.dumps(self[:-1], default=list, sort_keys=True)
         return digest_of(f"fork {session} {shown}{comparison(self.environment, secret=secret)}")
 

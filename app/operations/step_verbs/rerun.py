@@ -46,7 +46,7 @@ class Reruns:
         free: bool = False,
         check: Callable[[AnyDocument], None] = lambda _: None,
     ) -> Submitted:
-        """Create a session that runs the document of another one again from the start.
+        """Create a session that runs another one's document, with changes, again from the start.
 
         `check` refuses a document that the caller may not run. Raises SessionUnknown,
         ControlRefused if no signed document is stored, and the errors of a submit.

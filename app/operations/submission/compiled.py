@@ -23,7 +23,10 @@ class CompiledPrograms:
         self._recent = Recent[str, Program](KEPT)
 
     def compile(self, document: AnyDocument, text: str, catalog: Catalog) -> Program:
-        """The program of a document, whose JSON is `text`. Raises InvalidDocument."""
+        """Compile a document to a program, or reuse a recent result. Raises InvalidDocument.
+
+        `text` is the JSON of the document.
+        """
         # Flows that a graph calls are read from their files each time: they may change.
         return with_flows(self._without_flows(document, text), document, catalog)
 

@@ -27,7 +27,7 @@ class SubmitDefinitions:
         self._files = files
 
     def of(self, asker: Asker, cwd: str | None) -> Found:
-        """Returns the definitions of a new session; a child session has its parent's.
+        """Returns the agent and tool definitions for a new session: its folder's or its parent's.
 
         They are those of the folder of the command that submits it, by default of its own working
         folder. Raises InvalidDocument if a file of another user would define something.
@@ -41,17 +41,17 @@ class SubmitDefinitions:
         return self.of_folder(asker.folder or cwd or "")
 
     def again(self, fields: Mapping[str, str]) -> Found:
-        """Returns the definitions for a session with these fields, as the files are now."""
+        """Reads the present definitions of the folder from which a session was submitted."""
         return self.of_folder(fields.get("defined_in", ""))
 
     def of_folder(self, folder: str) -> Found:
-        """Returns the definitions that apply in a folder, as the files are now."""
+        """Reads the agent and tool definitions that apply in a folder, as its files are now."""
         if not self._files.are_read:
             return Found()
         return Found(self._files.of(folder), folder)
 
     def of_session(self, ref: SessionRef) -> Found:
-        """Returns the definitions of a session, which its child sessions get."""
+        """Returns a session's stored definitions, for its child sessions; empty if it is final."""
         if not self._files.are_read:
             return Found()
         names = ["definitions", "defined_in", "status"]
@@ -62,7 +62,7 @@ class SubmitDefinitions:
         return Found(self._registry.definitions(ref, mark), folder)
 
     def at_resume(self, ref: SessionRef, plan: ResumePlan) -> tuple[ResumePlan, JsonValue]:
-        """Returns what a resume takes over of definitions that have changed since, or None.
+        """Returns the resume plan, and definitions to adopt if the files have changed, else None.
 
         The plan then holds for the session as it is now: the signature covers all of it.
         """
@@ -82,7 +82,7 @@ class SubmitDefinitions:
 def workers_by_definitions(
     fleet: Fleet, without: Sequence[WorkerView] | None = None
 ) -> Callable[[Definitions | None], Sequence[WorkerView]]:
-    """Returns a function that reads the workers once for each set of definitions.
+    """Returns a function that reads the live workers for definitions, once for each set of them.
 
     `without` are those for sessions without definitions, if the caller has just read them.
     """

@@ -25,12 +25,12 @@ class Found(NamedTuple):
 
     @property
     def text(self) -> str:
-        """Return the definitions as they are stored; empty for none."""
+        """Return the definitions as stored (JSON text); '' for none."""
         return "" if self.definitions is None else self.definitions.text
 
     @property
     def mark(self) -> str:
-        """Return the mark of the definitions; empty for none."""
+        """Return the digest of the definitions; '' for none."""
         return "" if self.definitions is None else self.definitions.mark
 
 
@@ -65,7 +65,7 @@ class About(NamedTuple):
     made_from: str = ""
 
     def within(self, own: OwnFolder | None, session: str) -> About:
-        """The fields of a session that works in a folder of its own, if it has one."""
+        """Return the fields with the session's own folder as working folder; unchanged for None."""
         if own is None:
             return self
         cwd = own.cwd(session)
@@ -101,7 +101,7 @@ class Asker(NamedTuple):
 
     @property
     def stored_key(self) -> str | None:
-        """Return the Idempotency-Key as it is stored: qualified by the owner."""
+        """Return the Idempotency-Key as stored, prefixed with the owner's id, or None."""
         return _own_key(self.owner, self.key)
 
     @property

@@ -34,7 +34,7 @@ class Environments:
         parent: Mapping[str, JsonValue] | None = None,
         root: str | None = None,
     ) -> SessionEnvironment:
-        """The environment of a new session: a child has its parent's, and its own values in it.
+        """Return a new session's environment: its parent's, overridden by its own values.
 
         Raises InvalidDocument if it cannot be stored, is too large together, or if the values of a
         shell come from another machine than the worker's.
@@ -54,7 +54,7 @@ class Environments:
         return given
 
     def encrypt(self, ref: SessionRef, environment: SessionEnvironment | None) -> str:
-        """The stored form of a session's environment; '' for none."""
+        """Return a session's environment encrypted for the store; '' if it is empty."""
         if environment is None or environment.is_empty:
             return ""
         return environment_cipher.encrypt(environment, ref, secret=self._settings.secret)

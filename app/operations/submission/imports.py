@@ -75,7 +75,7 @@ class ImportSessions:
         self._settings = settings
 
     def found(self) -> Iterator[Found]:
-        """Read the sessions of the other store, oldest first."""
+        """Yield a summary of each session without a parent in the other store, oldest first."""
         for root in self._from.roots():
             tree = self._from.tree(root)
             fields = self._origin.store.fields(root)
@@ -99,7 +99,7 @@ class ImportSessions:
             return ""
 
     def import_tree(self, session: str) -> dict[str, Word]:
-        """Import a session and all that it started; returns what became of each.
+        """Import an ended session and all that it started; returns the result for each of them.
 
         Nothing of a tree is imported while a session of it works. A call that was interrupted can
         be repeated.

@@ -33,19 +33,19 @@ class Drawings:
         self._program = program
 
     def svg(self, session: str) -> str:
-        """Draws a session as an SVG document."""
+        """Returns an SVG drawing of a session's program, with the states of the newest runs."""
         ref, program = self._find(session)
         layout = layout_of(shape_of(program, dict(self._marks(ref, program))))
         return without_keys(to_svg(layout, f"session {session}"))
 
     def text(self, session: str, width: int) -> str:
-        """Draws a session as text, with lines of at most this width."""
+        """Returns a text drawing of a session's program and states, in lines of at most `width`."""
         ref, program = self._find(session)
         lines = to_text(shape_of(program, dict(self._marks(ref, program))), width)
         return without_keys("\n".join(lines) + "\n")
 
     def flow_svg(self, document: FlowDocument) -> str:
-        """Draws the definition of a flow as an SVG document. Raises InvalidDocument."""
+        """Returns an SVG drawing of a flow's definition, without states. Raises InvalidDocument."""
         # The shape does not depend on the inputs that a run must give.
         inputs = {name: "[]" if text is None else text for name, text in document.inputs.items()}
         program = compile_flow(document.model_copy(update={"inputs": inputs}))

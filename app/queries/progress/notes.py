@@ -31,6 +31,7 @@ class Notes:
         program: Program | None,
         records: SessionRecords,
     ) -> list[str]:
+        """Returns why a person should read a session's inbox; empty without unread messages."""
         if int(fields.get("unread", 0)) == 0 or program is None:
             return []
         return attention(self._store, ref, fields, program, records.turns, records.runs)
@@ -42,7 +43,7 @@ class Notes:
         workers: Sequence[WorkerView],
         records: SessionRecords,
     ) -> list[str]:
-        """Notes for users: changed flow files, missing workers, locks, questions."""
+        """Returns notes for users: changed flows, missing workers, locks, questions."""
         if fields["status"] in FINAL:
             return []
         notes = changes(self._catalog_of(fields.get("defined_in", "")), fields.get("source", ""))

@@ -14,7 +14,7 @@ from leadhand.models.views import Progress
 
 
 def progress_of(program: Program, fields: Mapping[str, str], records: SessionRecords) -> Progress:
-    """Returns the state of the outermost nodes, the running steps and the share of the work."""
+    """Returns a session's progress: top-level node states, running steps, share of work done."""
     nodes = [
         node_progress(node, records.turns.get(node.id), stops_of(fields, node.id))
         for node in program.body

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print exactly one JSON object.")
 @click.pass_context
 def agents_command(context: click.Context, *, as_json: bool) -> int:
-    """List the agents and their places, or try one.
+    """List the agents and the places (worker hosts) that can use them, or try one.
 
     `leadhand agents try NAME` lets a worker run it once.
     """
@@ -54,7 +54,7 @@ def agent_lines(agents: list[AgentView]) -> list[str]:
 
 
 def fault_lines(workers: list[WorkerView]) -> list[str]:
-    """Formats the errors that concern a whole agents file."""
+    """Formats the errors in workers' agents files that concern no single agent, each once."""
     faults = (
         f"at {plain(worker.place)}: {plain(fault.text, most=400)}"
         for worker in workers

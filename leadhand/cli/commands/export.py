@@ -19,7 +19,10 @@ import click
     help="Everything as one JSON object, or the ledger alone as JSON Lines.",
 )  # fmt: skip
 def export_command(*, session: str, path: Path | None, part: Literal["all", "ledger"]) -> int:
-    """Export all data of SESSION, such as before its retention ends."""
+    """Write all data of SESSION to a file or standard output.
+
+    Its data is deleted when its retention ends.
+    """
     from leadhand.cli.connect import open_client, tell
 
     with open_client() as client:

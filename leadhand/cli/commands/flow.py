@@ -55,7 +55,7 @@ def flow_run_command(
     on_parent_end: ParentEnd | None,
     **given: Any,
 ) -> int:
-    """Run the flow NAME to its end.
+    """Run the flow NAME to its end and print its result.
 
     Inside a doer or checker, the session is a child of the running one.
     """

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per event and line.")
 def logs_command(*, session: str, follow: bool, output: bool, as_json: bool) -> int:
-    """Print the events of SESSION, the oldest first.
+    """Print the events of SESSION, the oldest first; with --follow also new ones.
 
     Ctrl-C leaves it running.
     """
@@ -72,7 +72,7 @@ def _lines(event: Event, picture: Picture, written: OutputLines) -> Iterable[str
 
 
 def all_events(client: Client, session: str) -> Iterator[Event]:
-    """Fetches all events of a session so far, page by page."""
+    """Yields all events of a session so far, fetched page by page; does not wait for new ones."""
     page = client.event_page(session)
     while page.items:
         yield from page.items

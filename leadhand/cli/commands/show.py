@@ -74,7 +74,7 @@ def show_command(
     step: str | None,
     as_json: bool,
 ) -> int:
-    """Show SESSION with its steps, verdicts and feedback."""
+    """Show SESSION with its steps, verdicts and feedback, or its doers' changes."""
     from leadhand.cli.connect import open_client
     from leadhand.cli.render.session_text import session_lines
 
@@ -164,7 +164,7 @@ def in_order_of_time(diffs: Iterable[DiffView], ledger: Iterable[LedgerEntry]) -
 
 
 def why_no_diffs(none: NoDiffs | None, ledger: Iterable[LedgerEntry], iteration: int | None) -> str:
-    """Formats the API's reason why an iteration, or the whole session, has no diffs."""
+    """Returns a sentence on why an iteration, or the whole session, has no stored diffs."""
     ended = {entry.iteration for entry in ledger}
     if none is None:  # an older API, which does not give the reason
         return "no changes are stored"
@@ -191,7 +191,7 @@ def _all_diffs(
 
 
 def all_steps(client: Client, session: str) -> Iterator[StepView]:
-    """Fetches all steps of a session, page by page."""
+    """Yields all steps of a session, fetched page by page."""
     page = client.steps(session, limit=_STEPS)
     yield from page.items
     while page.next is not None:
@@ -200,7 +200,7 @@ def all_steps(client: Client, session: str) -> Iterator[StepView]:
 
 
 def whole_ledger(client: Client, session: str) -> Iterator[LedgerEntry]:
-    """Fetches all iterations of a session, page by page."""
+    """Yields the record of every iteration of a session (its ledger), fetched page by page."""
     page = client.ledger(session)
     yield from page.items
     while page.next is not None:

@@ -40,7 +40,7 @@ def transcript_command(*, session: str, follow: bool, markdown: bool, as_json: b
 def transcript_entries(
     client: Client, session: str, *, follow: bool = False
 ) -> Iterator[TranscriptEntry]:
-    """Yields the transcript in order; with `follow`, also new entries until the end."""
+    """Yields a session's transcript in order; with `follow`, also new entries until its end."""
     reading = _Reading(client, session)
     yield from reading.read_new()
     if not follow:

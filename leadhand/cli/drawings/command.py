@@ -18,7 +18,7 @@ import click
     "--width", type=click.IntRange(20, 400), help="Characters of a line (the terminal's, or 120)."
 )
 def draw_command(*, session: str, path: Path | None, width: int | None) -> int:
-    """Draw SESSION: its steps in layers, its loops, and what ran."""
+    """Draw SESSION as text or SVG: its steps in layers, its loops, and what ran."""
     from leadhand.cli.connect import open_client, tell
 
     with open_client() as client:
@@ -33,7 +33,7 @@ def draw_command(*, session: str, path: Path | None, width: int | None) -> int:
 
 
 def write_drawing(path: Path, text: str) -> None:
-    """Writes a drawing to a file. Raises click.FileError."""
+    """Writes a drawing's text to a file. Raises click.FileError if that fails."""
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:

@@ -23,7 +23,7 @@ class GraphFile(NamedTuple):
 
 
 def read_graph(file: Path, fields: Mapping[str, JsonValue], inputs: Mapping[str, str]) -> GraphFile:
-    """Reads a graph from a file; `fields` override its fields, `inputs` give input values."""
+    """Reads a graph file with `fields` and `inputs` replaced; returns the graph, or its errors."""
     try:
         given = json_in(file)
     except FlowInvalid as error:

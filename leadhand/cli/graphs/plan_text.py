@@ -14,7 +14,7 @@ from leadhand.models.text import plain
 
 
 def layers_of(document: GraphDocument) -> list[list[GraphStep]]:
-    """The steps by the length of the longest chain before them; those of a layer may overlap."""
+    """Groups a graph's steps into layers: each step comes in the layer after the last it needs."""
     steps = {step.name: step for step in document.steps}
     needs = {name: needs_of(step, steps.keys()) for name, step in steps.items()}
     depth: dict[str, int] = {}
@@ -29,7 +29,7 @@ def layers_of(document: GraphDocument) -> list[list[GraphStep]]:
 
 
 def graph_drawing(document: GraphDocument) -> Iterator[str]:
-    """Lines that show the layers of a graph, what each step calls, and what it waits for."""
+    """Yields lines that draw a graph: its steps in layers, what each calls and waits for."""
     names = frozenset(step.name for step in document.steps)
     yield plain(document.name)
     for number, layer in enumerate(layers_of(document), 1):

@@ -18,7 +18,7 @@ from leadhand.run import working_folder
 
 
 def find_tool(tools: Sequence[ToolView], name: str) -> ToolView:
-    """Returns the tool of that name. Raises ClickException with the most similar name."""
+    """Returns the tool of that name. Raises ClickException with the nearest name if unknown."""
     known = {tool.name: tool for tool in tools}
     if name in known:
         return known[name]
@@ -35,7 +35,7 @@ def call_document(
     cwd: str | None,
     timeout_s: float | None,
 ) -> GraphDocument:
-    """Builds a graph with one step that calls a tool. Raises ClickException."""
+    """Builds a graph with one step that calls a tool. Raises ClickException if it is not valid."""
     # Without any tool the workers are still starting: the call itself then checks everything.
     schema = find_tool(tools, name).input_schema if tools else {}
     arguments = {key: _value(argument_schema(schema, key), text) for key, text in given.items()}

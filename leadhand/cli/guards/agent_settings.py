@@ -24,7 +24,7 @@ _EVENT_TIMEOUT_S = 30
 def with_guard(
     settings: Mapping[str, Any], agent: Agent, program: str, timeout_s: float
 ) -> dict[str, Any]:
-    """Adds the hooks of a Stop guard to an agent's settings, in place of earlier ones.
+    """Returns a copy of an agent's settings with the hooks of a Stop guard; replaces older ones.
 
     >>> changed = with_guard({"model": "x"}, "codex", "/bin/leadhand", 60)
     >>> changed["hooks"]["Stop"][0]["hooks"][0]["command"]
@@ -43,7 +43,7 @@ def with_guard(
 
 
 def without_guard(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Removes the hooks of a Stop guard from an agent's settings; keeps other hooks."""
+    """Returns a copy of an agent's settings without the hooks of a Stop guard; keeps others."""
     changed = copy.deepcopy(dict(settings))
     hooks = changed.get("hooks")
     if not isinstance(hooks, dict):

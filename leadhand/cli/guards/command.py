@@ -23,7 +23,7 @@ def guard_command() -> None:
 @click.argument("agent_session", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def status_command(*, agent_session: str | None, as_json: bool) -> int:
-    """List the guards that have not ended, or that of one session of an agent."""
+    """List the Stop guards that have not ended, or the one of an agent's session."""
     from leadhand.cli.connect import open_client
 
     with open_client() as client:
@@ -41,7 +41,7 @@ def status_command(*, agent_session: str | None, as_json: bool) -> int:
 @click.argument("agent_session", required=False)
 @click.option("--all", "of_all", is_flag=True, help="Reset all guards.")
 def reset_command(*, agent_session: str | None, of_all: bool) -> int:
-    """Set the counters of limits to 0, for one session of an agent or for all.
+    """Set the counters of Stop guards to 0, for one session of an agent or for all.
 
     A hook that runs is not waited for any more.
     """

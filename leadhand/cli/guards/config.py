@@ -71,13 +71,13 @@ class GuardConfig(Document):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return the names of the enabled gates, in order."""
+        """Return the names of the enabled gates (checks before a stop), in running order."""
         own = tuple(name for name in self.gates if name not in (*BEFORE, *AFTER))
         names = self.order or (*BEFORE, *own, *AFTER)
         return tuple(name for name in names if self.gate(name).enabled)
 
     def gate(self, name: str) -> GateConfig:
-        """Return the configuration of a gate with defaults filled in."""
+        """Return the configuration of a gate (a check before a stop), with defaults."""
         gate = self.gates.get(name, GateConfig())
         default = {"docs": GIT_TIMEOUT_S, "pr": PR_TIMEOUT_S, "review": PR_TIMEOUT_S}
         limit = gate.limit or self.stage_max or _LIMITS.get(name, 5)
@@ -91,7 +91,7 @@ class GuardConfig(Document):
         )
 
     def with_limit(self, limit: int) -> GuardConfig:
-        """Return the configuration with this retry limit for each gate."""
+        """Return a copy with this retry limit in every gate; a gate without a limit keeps none."""
         gates = {name: self.gate(name) for name in (*self.names, *self.gates)}
         limited = {
             name: gate.model_copy(update={"limit": limit}) if gate.limit is not None else gate
@@ -101,7 +101,7 @@ class GuardConfig(Document):
 
     @property
     def total_s(self) -> float:
-        """Return how long all gates may take together, in seconds."""
+        """Return the sum of the timeouts of the enabled gates (checks), in seconds."""
         gates = {name: self.gate(name) for name in self.names}
         return sum(
             gate.timeout_s or 0.0
@@ -135,7 +135,7 @@ class Loaded(NamedTuple):
 
 
 def blocks_below_cap(cap: str | None) -> int:
-    """Returns how often a guard may block in a row, so that it stays below the agent's cap.
+    """Returns how many blocks in a row a guard may make: below the agent's cap, or a default.
 
     >>> blocks_below_cap(None), blocks_below_cap("12"), blocks_below_cap("1"), blocks_below_cap("x")
     (7, 11, 1, 7)
@@ -193,7 +193,7 @@ def _load(file: Path, folder: Path, *, is_own: bool) -> Loaded | None:
 
 
 def own_file(env: Mapping[str, str]) -> Path:
-    """Returns the path of the user's own configuration file."""
+    """Returns the path of the user's own leadhand.toml, in XDG_CONFIG_HOME or ~/.config."""
     named = Path(env.get("XDG_CONFIG_HOME") or "")
     folder = named if named.is_absolute() else Path(env.get("HOME") or Path.home()) / ".config"
     return folder / "leadhand" / FILE

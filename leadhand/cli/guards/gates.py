@@ -69,7 +69,7 @@ class Gates:
         self._ran: dict[str, Ran] = {}
 
     def run(self) -> tuple[GateResult, ...]:
-        """Run the gates in order until one fails or times out; return the results."""
+        """Run the gates (checks) in order until one fails or times out; return the results."""
         results: list[GateResult] = []
         for name in self._config.names:
             self._renew()
@@ -174,7 +174,7 @@ class Gates:
 
 
 def parse_pull_request(ran: Ran) -> dict[str, object] | None:
-    """Parses the facts of an open pull request; None if there is none.
+    """Parses a command's JSON output to the facts of an open pull request; None if there is none.
 
     >>> parse_pull_request(Ran(0, '{"number": 3, "state": "OPEN"}'))
     {'number': 3, 'state': 'OPEN'}
@@ -190,7 +190,7 @@ def parse_pull_request(ran: Ran) -> dict[str, object] | None:
 
 
 def open_comments(facts: Mapping[str, object]) -> str:
-    """Returns the reviews of a pull request that ask for changes; empty if none does.
+    """Describes the open comments and requested changes of a pull request; "" if there are none.
 
     >>> open_comments({"reviewDecision": "APPROVED"})
     ''

@@ -27,7 +27,7 @@ class HookEvent(NamedTuple):
     fields: Mapping[str, object]
 
     def as_agent_event(self) -> AgentEvent | None:
-        """Return the prompt, idle or end event that this is for a guard; None for others."""
+        """Convert a hook's event to the event for a guard: prompt, idle or end; None for others."""
         if self.name == "UserPromptSubmit":
             return AgentEvent(event="prompt", prompt_id=self.prompt_id)
         if self.name == "SessionEnd":
@@ -43,7 +43,7 @@ class EventUnfit(ValueError):
 
 
 def parse_event(fields: Mapping[str, object], env: Mapping[str, str]) -> HookEvent:
-    """Parses the input that an agent passes to a hook. Raises EventUnfit.
+    """Parses the fields that an agent passes to a hook. Raises EventUnfit for a bad session id.
 
     >>> event = parse_event({"session_id": "s-1", "hook_event_name": "Stop", "cwd": "/w"}, {})
     >>> event.agent_session, event.prompt_id, event.is_continued, str(event.folder)

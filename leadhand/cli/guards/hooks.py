@@ -40,7 +40,7 @@ def stop_command(*, timeout_s: float | None) -> int:
 
 @click.command("event")
 def event_command() -> int:
-    """For UserPromptSubmit, Notification and SessionEnd: detect that a block was overridden."""
+    """For UserPromptSubmit, Notification and SessionEnd: report the event to the agent's guard."""
     from leadhand.cli.guards.stop import note_event
     from leadhand.settings import environment
 
@@ -107,7 +107,7 @@ def trust_command(*, yes: bool) -> int:
 
 
 def settings_file(agent: Agent, scope: str, folder: Path, env: Mapping[str, str]) -> Path:
-    """Returns the path of an agent's settings file, which has its hooks."""
+    """Returns the path of the settings file with an agent's hooks: the user's or the project's."""
     home = Path(env.get("HOME") or Path.home())
     if agent == "codex":
         base = (
@@ -203,6 +203,6 @@ def _read(env: Mapping[str, str]) -> HookEvent:
 
 
 def add_to(group: click.Group) -> None:
-    """Adds the guard's commands to `leadhand hook`."""
+    """Adds the commands stop, event, install and trust to a group of commands."""
     for command in (stop_command, event_command, install_command, trust_command):
         group.add_command(command)

@@ -20,7 +20,7 @@ class Services(NamedTuple):
 def reach_services(
     env: Mapping[str, str], *, starts: bool, patience_s: float
 ) -> Iterator[Services | None]:
-    """Yields URL and token of the API; None if the user's services do not run.
+    """Yields the API's URL and token, with `starts` after starting services; None if none run.
 
     With `starts` they are started, for which they have `patience_s`. They stay up until the end of
     the `with`.

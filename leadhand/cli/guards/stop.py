@@ -38,7 +38,7 @@ _MISSED_LINES = 50
 
 
 def answer_stop(event: HookEvent, env: Mapping[str, str], timeout_s: float | None) -> int:
-    """Runs the Stop hook: prints the decision; returns exit code 1 if the API is unreachable."""
+    """Runs the gates at an agent's stop and prints the decision; on errors allows it, returns 1."""
     began = time.monotonic()
     try:
         view = _Stop(event, env).decide(began, timeout_s)
@@ -63,7 +63,7 @@ def note_event(event: HookEvent, what: AgentEvent, env: Mapping[str, str]) -> No
 
 
 def print_answer(view: StopView) -> int:
-    """Prints a decision in the JSON form that Claude Code and Codex read."""
+    """Prints a decision as JSON for Claude Code and Codex; nothing for a first stop that passed."""
     decision = view.decision
     if decision is None:
         click.echo(f"leadhand: {view.why}; this stop is not checked again", err=True)
@@ -163,7 +163,7 @@ class _Stop:
 
 
 def hook_timeout_s(gates_s: float) -> float:
-    """Returns the timeout of the Stop hook in seconds: above the sum of its gates' timeouts."""
+    """Returns the timeout of the Stop hook in seconds: 30 more than its gates may take together."""
     return gates_s + 30.0
 
 
@@ -179,7 +179,7 @@ def _load(event: HookEvent, env: Mapping[str, str]) -> tuple[Loaded, str | None]
 
 
 def call_times(left_s: float) -> tuple[float, float]:
-    """Divides the seconds that are left into the timeout of a call and the time for retries.
+    """Splits at most 12 of the seconds left into a call's timeout and the time for its retries.
 
     >>> call_times(60), call_times(3)
     ((10.0, 2.0), (2.5, 0.5))

@@ -11,14 +11,14 @@ from leadhand.local import user_state
 
 
 def is_trusted(loaded: Loaded, env: Mapping[str, str]) -> bool:
-    """Whether the user has approved the file with the gates, which may then run."""
+    """Whether a guard's commands may run: the project's file is approved as it is now."""
     if loaded.is_own or loaded.file is None:
         return True
     return approved_digest(loaded.file, env) == loaded.digest
 
 
 def lost_guard(loaded: Loaded, env: Mapping[str, str]) -> Path | None:
-    """Returns the approved file of the project that no longer has a guard; else None."""
+    """Returns an approved file whose [guard] section was removed since; None if there is none."""
     files = loaded.without
     return next((file for file in files if approved_digest(file, env) is not None), None)
 

@@ -56,7 +56,7 @@ def _stop_all(home: Path, env: Mapping[str, str], say: Callable[[str], None]) ->
 
 
 def stop_all(connection: Connection, say: Callable[[str], None]) -> list[SessionView]:
-    """Stops all sessions of services without a worker, and returns them. Raises StackElsewhere."""
+    """Stops all sessions and waits for it; returns them. Raises StackElsewhere if one stays."""
     with Client(connection.url, connection.token, say=say) as client:
         give_up = time.monotonic() + _PATIENCE_S
         while live := client.sessions(status=WANTS_LIFE, limit=_AT_ONCE).items:
@@ -94,7 +94,7 @@ def require_unused(home: Path) -> None:
 
 
 def wait_until_unused(home: Path) -> None:
-    """Wait until the services of a state folder have ended. Raises StackElsewhere."""
+    """Wait until the services of a state folder end. Raises StackElsewhere on a timeout."""
     give_up = time.monotonic() + _PATIENCE_S
     while not _is_unused(home):
         if time.monotonic() > give_up:

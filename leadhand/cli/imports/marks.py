@@ -12,19 +12,19 @@ from leadhand.local.user_state import imports_folder
 
 
 def was_imported(folder: Path, env: Mapping[str, str]) -> bool:
-    """Whether all sessions of the folder were imported before."""
+    """Whether a marker file records that all sessions of the folder were imported."""
     return _mark(folder, env).exists()
 
 
 def remember_import(folder: Path, env: Mapping[str, str]) -> None:
-    """Remember that all sessions of the folder were imported."""
+    """Creates a marker file that records that all sessions of the folder were imported."""
     mark = _mark(folder, env)
     with home_folder.fit(mark):
         mark.touch(mode=0o600)
 
 
 def name_of(folder: Path) -> str:
-    """Returns a name for a folder by its real path and inode: a new one there has another name."""
+    """Returns a hash of a folder's real path and inode; a new folder there has another."""
     text = f"{folder.resolve()}\0{folder.stat().st_ino}"
     return hashlib.sha256(os.fsencode(text)).hexdigest()[:16]
 

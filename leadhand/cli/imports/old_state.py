@@ -12,7 +12,7 @@ from leadhand.local.user_state import state_folder
 
 
 def old_state(folder: Path, env: Mapping[str, str]) -> str | None:
-    """The sentence on a `.leadhand` that is not the state folder in use; None without sessions.
+    """Returns a hint to import the sessions in a folder's `.leadhand`; None without any to import.
 
     Nothing in it is started or read.
     """

@@ -40,11 +40,11 @@ class Transfer:
         self._env = with_config(env)
 
     def found(self) -> list[Importable]:
-        """Return the sessions that can be imported, oldest first."""
+        """Return the sessions of an old state folder that can be imported, oldest first."""
         return TypeAdapter(list[Importable]).validate_json(self._run(None))
 
     def run(self, sessions: Sequence[str]) -> dict[str, str]:
-        """Import sessions with those that they started; returns what became of each."""
+        """Import sessions by id, with those that they started; return each one's result."""
         return TypeAdapter(dict[str, str]).validate_json(self._run(sessions))
 
     def _run(self, sessions: Sequence[str] | None) -> bytes:

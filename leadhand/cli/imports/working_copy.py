@@ -45,7 +45,7 @@ class Opened(NamedTuple):
 def opened_copy(
     folder: Path, env: Mapping[str, str], say: Callable[[str], None], *, adopt: bool
 ) -> Iterator[Opened]:
-    """Copies a state folder, stops all sessions of the copy, and deletes it at the end.
+    """Yields a running copy of a state folder with all sessions stopped; deletes it at the end.
 
     With `adopt` a folder is accepted that others may have written. Raises FolderUnfit,
     FolderNotBound, UserStateUnfit, StackNotStarted, StackElsewhere.

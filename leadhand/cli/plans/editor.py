@@ -57,7 +57,7 @@ def edit_in_editor(client: Client, session: str, *, edit_again: Callable[[str], 
 
 
 def edit_by_file(client: Client, session: str, file: Path) -> Edited:
-    """Sends the changes in an edited file to the API; it must be of the current version.
+    """Sends the changes in an edited file of tasks to the API; refuses a file of another version.
 
     Raises ClickException for a file that cannot be used, PlanRefused and PlanChanged.
     """
@@ -92,12 +92,12 @@ def send(
 
 
 def conflict_lines(plan: PlanView, error: PlanChanged) -> list[str]:
-    """Describes, in sentences, what others changed since the plan was read."""
+    """Describes, in sentences, what others changed in a plan since it was read; [] if unknown."""
     return [] if error.plan is None else [*edits_between(plan, error.plan).values()]
 
 
 def done_line(edited: Edited) -> str:
-    """Formats one line about the effect of an edit."""
+    """Formats a line with the number of changes that an edit made, and the plan's new version."""
     if not edited.operations:
         return f"nothing changed; the plan is at version {edited.plan.version}"
     return changed_line(edited.plan, f"{plural(edited.operations, 'change')} made")

@@ -43,7 +43,7 @@ def plan_apply_command(*, session: str, branch: str | None, as_json: bool) -> in
 def show_plan_diff(
     client: Client, session: str, task: str | None, *, unmerged: bool, as_json: bool
 ) -> int:
-    """Prints what a plan or one of its tasks changed, or what is not merged yet."""
+    """Gets and prints the diff of a plan or task, or what is unmerged; returns an exit code."""
     result = _end_of(client, client.diff_plan(session, task=task, unmerged=unmerged).session)
     why = _why_not(result)
     if as_json:

@@ -106,7 +106,7 @@ _FIELDS = {
 
 
 def plan_options(command: F) -> F:
-    """Adds the options of a plan to a command."""
+    """Adds the command-line options of `leadhand plan new` to a command."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command

@@ -49,7 +49,7 @@ class TasksInvalid(ValueError):
 
 
 def format_tasks(plan: PlanView) -> str:
-    """Formats the tasks of a plan as TOML with comments."""
+    """Formats the tasks of a plan as TOML with comments, for a person to edit."""
     names = ", ".join([*_ALWAYS, *_IF_SET])
     lines = [
         f"# The plan of session {plan.session}. Save it and leave the editor to send the changes.",
@@ -78,7 +78,7 @@ def read_tasks(file: Path, *, alone: bool = True) -> TasksFile:
 
 
 def planned_tasks(file: Path, *, alone: bool = True) -> list[PlannedTask]:
-    """Reads tasks from a file: of a new plan, or with `alone=False` more tasks for a plan.
+    """Reads new tasks for a plan from a file; with `alone=False` they may depend on other tasks.
 
     Raises TasksInvalid, TomlUnreadable and OSError.
     """
@@ -90,12 +90,12 @@ def planned_tasks(file: Path, *, alone: bool = True) -> list[PlannedTask]:
 
 
 def as_planned(task: EditedTask) -> PlannedTask:
-    """Converts an edited task to a task of a new plan, which has no notes."""
+    """Converts an edited task to a task of a new plan, without its notes."""
     return PlannedTask.model_validate(task.model_dump(exclude_unset=True, exclude={"notes"}))
 
 
 def parse_tasks(content: object, source: str, *, alone: bool = True) -> TasksFile:
-    """Parses tasks from the content of a file. Raises TasksInvalid.
+    """Parses tasks from a file's decoded TOML or JSON. Raises TasksInvalid if they are not valid.
 
     With `alone` they must fit together; otherwise they may depend on tasks of a plan.
     """

@@ -87,8 +87,9 @@ def worktree_show_command(*, session: str, task: str | None, as_json: bool) -> i
 def worktree_clean_command(
     *, session: str, tasks: tuple[str, ...], force: bool, as_json: bool
 ) -> int:
-    """Remove the folders of ended tasks of the plan of SESSION: of all, or of each TASK.
-    If SESSION is no plan: its own folder.
+    """Remove the folders of ended tasks of the plan of SESSION, except those with unmerged work.
+
+    With TASKS: only theirs. If SESSION is no plan: its own folder.
 
     A folder stays if it has changes, or if its branch has commits that the branch from which it
     started has not.
@@ -132,7 +133,7 @@ def clean_folders(
 
 
 def worktree_lines(found: list[WorktreeView], nothing: str = _NO_FOLDERS) -> Iterator[str]:
-    """Formats a table of folders; one line if there are none."""
+    """Formats a table of the folders of tasks and sessions; the line `nothing` for none."""
     if not found:
         yield nothing
         return

@@ -26,7 +26,7 @@ class Column(NamedTuple):
 def fitted_table(
     columns: Sequence[Column], rows: Sequence[Sequence[object]], width: int | None
 ) -> list[str]:
-    """Aligns rows in columns; lines have at most `width` characters, unless that is None.
+    """Formats a table in `width` columns: cells are shortened, less important columns left out.
 
     >>> rows = [["1a2b", "a name that is long", "why"]]
     >>> fitted_table([Column("ID"), Column("NAME", least=6), Column("WHY", drop=0)], rows, 16)

@@ -61,7 +61,7 @@ def fleet_lines(fleet: FleetView) -> list[str]:
 
 
 def session_line(sessions: dict[str, int]) -> str:
-    """Formats the number of sessions per status.
+    """Formats a line with the number of sessions in each status; leaves out zeros.
 
     >>> session_line({"active": 2, "stopped": 0, "failed": 1})
     'sessions: 2 active, 1 failed'
@@ -71,7 +71,7 @@ def session_line(sessions: dict[str, int]) -> str:
 
 
 def overdue_line(fleet: FleetView) -> str:
-    """Formats the number of leases and ready steps that a sweep should have handled."""
+    """Formats a line with the number and age of overdue leases and ready steps."""
     parts = [
         f"{plural(overdue.count, noun)} for {age(overdue.oldest_s)}"
         for overdue, noun in ((fleet.leases, "lease"), (fleet.ready, "ready step"))
@@ -81,12 +81,12 @@ def overdue_line(fleet: FleetView) -> str:
 
 
 def is_late(overdue: Overdue) -> bool:
-    """Whether the oldest entry is overdue for longer than LATE_S."""
+    """Whether the oldest entry is overdue for more than LATE_S (10 seconds)."""
     return overdue.oldest_s is not None and overdue.oldest_s > LATE_S
 
 
 def age(seconds: float | None) -> str:
-    """Formats a duration in at most two units.
+    """Formats seconds in at most two units, such as `2h01m`; `-` for None.
 
     >>> age(None), age(0.4), age(75), age(7300), age(200_000)
     ('-', '0s', '1m15s', '2h01m', '2d07h')

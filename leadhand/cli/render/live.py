@@ -37,13 +37,13 @@ class PlainScreen:
         self._picture = Picture(session="")
 
     def start(self, session: SessionView) -> None:
-        """Print the session's first lines."""
+        """Print the id and title of a session, and the command that follows it elsewhere."""
         self._picture = first_picture(session)
         self._write(head_line(session))
         self._write(f"follow it elsewhere with: leadhand watch {session.id}")
 
     def show(self, event: Event) -> None:
-        """Print the line of an event, if it has one."""
+        """Print one line that describes an event, if the event is shown."""
         self._picture = apply_event(self._picture, event)
         line = sentence(self._picture, event)
         if line is not None:
@@ -56,7 +56,7 @@ class PlainScreen:
         """Do nothing: no view is open."""
 
     def say(self, line: str) -> None:
-        """Print a line that is no event."""
+        """Print a line of text as it is."""
         self._write(line)
 
 
@@ -86,7 +86,7 @@ class LiveScreen:
         self._is_open = self._is_paused = False
 
     def start(self, session: SessionView) -> None:
-        """Start to draw the session's progress."""
+        """Start to draw a session's progress on the terminal, unless drawing is paused."""
         self._picture = first_picture(session)
         self.update(session)
         with self._lock:
@@ -108,7 +108,7 @@ class LiveScreen:
                 self._live.start()
 
     def show(self, event: Event) -> None:
-        """Update the displayed progress with an event."""
+        """Update the displayed progress, or output, with an event."""
         if event.type == OUTPUT:
             self._tail.add(event)
             return
@@ -116,7 +116,7 @@ class LiveScreen:
         self._seen_at = self._clock()
 
     def update(self, session: SessionView) -> None:
-        """Update what no event reports while agents run: the present cost and time."""
+        """Update the displayed cost and elapsed time from a session, as no event reports them."""
         self._cost_usd = session.counters.cost_usd
         if session.progress.elapsed_s is not None:
             self._worked_ms = round(session.progress.elapsed_s * 1000)

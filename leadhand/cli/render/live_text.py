@@ -52,7 +52,7 @@ class Line(NamedTuple):
 
     @property
     def style(self) -> str:
-        """Return the colour of the line, by its state."""
+        """Return the colour of the line, by its state word; "" for a word without one."""
         return STYLES.get(self.word, "")
 
 
@@ -68,7 +68,7 @@ def elapsed(ms: int) -> str:
 
 
 def screen(picture: Picture, *, now_ms: int, height: int = 40) -> list[Line]:
-    """Formats the progress as lines, the newest last; leaves the first out if they do not fit."""
+    """Formats a session's progress as lines, the newest last; leaves out the oldest if too many."""
     lines: list[Line] = []
     for loop, line in picture.loops.items():
         lines += _loop_lines(picture, loop, line, now_ms=now_ms)
@@ -110,7 +110,7 @@ def _head(picture: Picture, *, now_ms: int) -> Line:
 
 
 def share_text(picture: Picture, *, now_ms: int | None = None) -> str:
-    """Formats the share of the work that is done, and the estimated time left.
+    """Formats the done share of the work in percent, and the estimated time left; "" if unknown.
 
     >>> share_text(Picture("1a2b3c4d", share=0.425, left_ms=62_000, at_most=True))
     '42 %, at most about 1:02 left'

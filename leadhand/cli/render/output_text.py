@@ -22,7 +22,7 @@ class OutputLines:
         self._open: dict[tuple[str, int, str], str] = {}
 
     def lines(self, event: Event) -> Iterator[str]:
-        """Yield the lines that an `output` event completes, with a note of dropped output."""
+        """Yield the lines that an `output` event completes, and lost output; buffers the rest."""
         fields = event.fields
         address = event.address or ""
         fence, stream = int(str(fields.get("fence", 0))), str(fields.get("stream", ""))
@@ -41,7 +41,7 @@ class OutputLines:
                 yield from self._flush(of)
 
     def rest(self) -> Iterator[str]:
-        """Yield the unfinished last lines, at the end of the output."""
+        """Yield, and remove from the buffer, the last lines that no newline ended."""
         for of in list(self._open):
             yield from self._flush(of)
 
@@ -61,12 +61,12 @@ class Tail:
     _newest: deque[str] = field(default_factory=lambda: deque(maxlen=TAIL))
 
     def add(self, event: Event) -> None:
-        """Add the lines of an `output` event, and drop the oldest lines."""
+        """Add the lines that an `output` event completes; keeps only the newest 5."""
         self.address, self.at_ms = event.address or "", event.at_ms
         self._newest.extend(self._lines.lines(event))
 
     def shown(self, now_ms: int) -> list[str]:
-        """Return the newest lines of output, and how old they are; empty before the first."""
+        """Return lines: the age of the last output and its newest lines; empty before any."""
         if self.at_ms is None:
             return []
         age = max(0, now_ms - self.at_ms) // 1000
@@ -74,7 +74,7 @@ class Tail:
 
 
 def attempt_lines(view: OutputView) -> Iterator[str]:
-    """Formats the stored output of one attempt."""
+    """Formats the stored output of one attempt at a step as lines."""
     lines = OutputLines()
     for part in view.parts:
         fields = {"fence": view.fence, **part.model_dump(mode="json", exclude={"at"})}

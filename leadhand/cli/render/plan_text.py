@@ -190,7 +190,7 @@ def changed_line(plan: PlanView, what: str) -> str:
 
 
 def numbered_task(plan: PlanView, given: str) -> str | None:
-    """Returns the task that a person names by id or by number, from 1; None if unknown."""
+    """Returns the id of the task that a person names by id or number (from 1); None if unknown."""
     ids: Sequence[str] = [task.id for task in plan.tasks]
     if given in ids:
         return given

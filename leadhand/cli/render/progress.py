@@ -101,7 +101,7 @@ class Picture:
 
 
 def apply_event(picture: Picture, event: Event) -> Picture:
-    """Updates the state of the progress display by one event; returns the new state."""
+    """Returns the state of the progress display after an event; the given state is not changed."""
     picture = replace(
         picture,
         started_ms=event.at_ms if picture.started_ms is None else picture.started_ms,
@@ -118,7 +118,7 @@ def apply_event(picture: Picture, event: Event) -> Picture:
 
 
 def spot_of(address: str, *, is_loop: bool = False) -> Spot:
-    """Parses the address of a step or loop to loop, iteration and step.
+    """Parses the address of a step or loop, such as `a~1[2]/do`, to loop, iteration and step.
 
     >>> spot_of("green~1[2]/check.lint")
     Spot(loop='green~1', iteration=2, step='check.lint')
@@ -133,7 +133,7 @@ def spot_of(address: str, *, is_loop: bool = False) -> Spot:
 
 
 def loop_name(loop: str, labels: Mapping[str, str]) -> str:
-    """Returns the displayed name of a loop.
+    """Formats a loop's address for display: labels instead of node names, iteration and run.
 
     >>> loop_name("outer~1[1]/inner~2", {"outer": "The outer one"})
     'The outer one 1 > inner (run 2)'
@@ -263,7 +263,7 @@ def cost_of(event: Event) -> float:
 
 
 def waits_for(event: Event) -> str:
-    """Describes what a parked or blocked step waits for."""
+    """Describes what a parked or blocked step waits for, from its event; "" if unknown."""
     fields = event.fields
     if event.type == "step.blocked":
         held = fields.get("holder")

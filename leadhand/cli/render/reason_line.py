@@ -7,7 +7,7 @@ from leadhand.models.views import SessionView
 
 
 def reason_line(view: SessionView) -> str:
-    """Formats why a session ended without acceptance; "" if it was accepted.
+    """Formats why a session ended without acceptance; "" if it has not, or was accepted.
 
     The reason of a workflow names the phase in which it ended.
     """

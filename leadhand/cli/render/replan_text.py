@@ -11,7 +11,7 @@ from leadhand.models.views import ProposalView, TaskView
 
 
 def replan_lines(task: TaskView) -> Iterator[str]:
-    """Formats the team lead's answer about a failed task."""
+    """Formats what the team lead proposed after a task failed; nothing if it was not asked."""
     replan = task.replan
     if replan is None:
         return

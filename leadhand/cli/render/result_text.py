@@ -125,7 +125,7 @@ _LIMITS = ("budget", "circuit_open", "stop_limit")
 
 
 def next_steps(result: ResultView) -> Iterator[str]:
-    """Returns the commands to continue or inspect the session."""
+    """Yields lines with the commands that resume or inspect a session, by its result."""
     if result.reason is not None and result.reason.code in _LIMITS:
         yield f"to resume with a higher limit, see: leadhand explain {result.session_id}"
     elif result.status in ("failed", "stopped"):

@@ -76,7 +76,7 @@ def _usage(view: StatisticsView) -> list[str]:
 
 
 def share(part: int, whole: int) -> str:
-    """Formats a share in percent.
+    """Formats `part` divided by `whole` in percent, without decimals.
 
     >>> share(2, 3)
     '67 %'

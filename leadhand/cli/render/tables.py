@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[object]], *, widest: int = 60) -> list[str]:
-    """Aligns rows in columns below their headings.
+    """Formats rows as aligned columns below their headings, a string per line; cuts long cells.
 
     >>> table(["ID", "STATUS"], [["1a2b3c4d", "completed"]])
     ['ID        STATUS', '1a2b3c4d  completed']
@@ -56,6 +56,6 @@ def plural(count: int, noun: str) -> str:
 
 
 def echo_json(value: BaseModel | dict[str, object]) -> None:
-    """Print exactly one JSON object."""
+    """Print a model or dict as one indented JSON object."""
     fields = value if isinstance(value, dict) else value.model_dump(mode="json")
     click.echo(json.dumps(fields, indent=2))

@@ -29,6 +29,7 @@ class EscapingStream(io.TextIOWrapper):
         )
 
     def write(self, text: str, /) -> int:
+        """Write text with control characters escaped; holds back a final carriage return."""
         whole = self._held + text
         self._held = "\r" if whole.endswith("\r") else ""
         super().write(escape_controls(whole.removesuffix("\r")))
@@ -43,7 +44,7 @@ class EscapingStream(io.TextIOWrapper):
 
 
 def raw(stream: TextIO) -> TextIO:
-    """Returns the stream without escaping, for output with colours or a redrawn screen."""
+    """Returns the stream below an escaping one, which it flushes; any other stream itself."""
     if isinstance(stream, EscapingStream):
         stream.flush()
         return stream.raw
@@ -52,7 +53,7 @@ def raw(stream: TextIO) -> TextIO:
 
 @contextmanager
 def escaped_streams() -> Iterator[None]:
-    """Escape control characters in everything written to the standard streams."""
+    """Within its `with` block, escapes control characters written to standard output and error."""
     before = sys.stdout, sys.stderr
     ours = [EscapingStream(one) for one in before if isinstance(one, io.TextIOWrapper)]
     by_raw: dict[TextIO, TextIO] = {one.raw: one for one in ours}
@@ -70,7 +71,7 @@ def escaped_streams() -> Iterator[None]:
 
 
 def discard_buffer(stream: TextIO) -> None:
-    """Discard what is buffered for a pipe that its reader has closed.
+    """Redirects a stream to /dev/null, so that its buffer for a closed pipe is discarded.
 
     Otherwise the interpreter tries to write it once more at exit, and reports that it cannot.
     """

@@ -11,7 +11,7 @@ _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
 def age(at: str, now: datetime | None = None) -> str:
-    """Formats how long ago a time was.
+    """Formats how long ago an ISO time was, such as `1 min ago`; other text is returned as it is.
 
     >>> now = datetime.fromisoformat("2026-11-22T18:00:00+00:00")
     >>> age("2026-11-22T17:58:30.5+00:00", now), age("2026-11-20T17:00:00+00:00", now)
@@ -30,7 +30,7 @@ def age(at: str, now: datetime | None = None) -> str:
 
 
 def local_time(at: str) -> str:
-    """Formats a time in the local time zone, to the second, with its age.
+    """Formats an ISO time in the local time zone with its age; other text is returned as it is.
 
     >>> local_time("no time")
     'no time'
@@ -39,13 +39,13 @@ def local_time(at: str) -> str:
 
 
 def clock_time(at: str) -> str:
-    """Formats a time in the local time zone, to the second, without its age."""
+    """Formats an ISO time in the local time zone, to the second; returns other text as it is."""
     then = _parse(at)
     return at if then is None else f"{then.astimezone():%Y-%m-%d %H:%M:%S}"
 
 
 def with_local_times(text: str) -> str:
-    """Replaces each API time in a text with the time in the local time zone.
+    """Replaces each ISO time in a text with the same time in the local time zone.
 
     >>> with_local_times("until 2026-13-22T17:58:30.500+00:00 at most")
     'until 2026-13-22T17:58:30.500+00:00 at most'

@@ -36,7 +36,7 @@ as_json = click.option("--json", "as_json", is_flag=True, help="Print exactly on
 
 
 def scope_of(folder: Path, name: str | None) -> Scope:
-    """Returns the stack that the options --folder and --stack select."""
+    """Returns the stack that --folder and --stack select. Raises ClickException for a bad name."""
     from leadhand.stack.scope import find_scope
 
     try:

@@ -148,7 +148,7 @@ def all_command(*, limit: int, as_json: bool) -> int:
 
 
 def line_of(one: WorkflowSession | StackedWorkflow) -> str:
-    """Formats a workflow session as one line."""
+    """Formats a workflow session as one line: its id, workflow, status and current step."""
     status = getattr(one, "status", "active")
     return f"{one.session_id}  {plain(one.workflow)}  {status}  at {plain(one.current_step_id)}"
 

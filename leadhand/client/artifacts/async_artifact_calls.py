@@ -17,12 +17,12 @@ class AsyncArtifactCalls(AsyncDrawingCalls):
     async def artifacts(
         self, session: str, *, limit: int | None = None, cursor: str | None = None
     ) -> Page[ArtifactView]:
-        """List the artifacts of a session, one page, sorted by the addresses of their steps."""
+        """List a page of a session's artifacts (long results and outputs), by step address."""
         call = requests.listing(session, limit, cursor)
         return parsed(Page[ArtifactView], (await self._connection.transport.send(call)).checked())
 
     async def artifact(self, session: str, digest: str) -> bytes:
-        """Read all bytes of an artifact. Raises ArtifactUnknown."""
+        """Download all bytes of a session's artifact by its digest. Raises ArtifactUnknown."""
         found = b""
         while True:
             call = requests.part(session, digest, len(found))

@@ -27,19 +27,22 @@ class Piece(NamedTuple):
 
 
 def listing(session: str, limit: int | None, cursor: str | None) -> Call:
-    """Builds the request for a page of artifacts."""
+    """Builds the request that lists a page of a session's artifacts (long results and outputs)."""
     given = {"limit": limit, "cursor": cursor}
     params = {name: value for name, value in given.items() if value is not None}
     return Call("GET", session_path(session, "artifacts"), params=params)
 
 
 def part(session: str, digest: str, at: int) -> Call:
-    """Builds the request for the bytes of an artifact from a position on."""
+    """Builds the request that reads up to 2 MiB of an artifact, from the byte position `at`."""
     return Call("GET", _path(session, digest), params={"at": at, "limit": PART_BYTES})
 
 
 def piece_of(response: httpx2.Response) -> Piece:
-    """Returns the bytes of a response, and the size of the whole. Raises AnswerUnreadable."""
+    """Returns a response's bytes and the size of the whole artifact. Raises AnswerUnreadable.
+
+    The size is that in the Content-Range header.
+    """
     _, _, size = response.headers.get("Content-Range", "").partition("/")
     if not size.isdecimal():
         raise AnswerUnreadable(str(response.url), response.status_code)
@@ -47,7 +50,7 @@ def piece_of(response: httpx2.Response) -> Piece:
 
 
 def upload(session: str, data: bytes, at: int) -> Call:
-    """Builds the request that uploads one part of an artifact."""
+    """Builds the request that uploads the 2 MiB of an artifact's data that begin at `at`."""
     text = base64.b64encode(data[at : at + PART_BYTES]).decode()
     content = json.dumps({"at": at, "size": len(data), "data": text}).encode()
     digest = hashlib.sha256(data).hexdigest()

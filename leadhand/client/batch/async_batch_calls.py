@@ -23,7 +23,7 @@ class AsyncBatchCalls(AsyncEnvironmentCalls):
         mode: requests.Mode = "all",
         env: Mapping[str, str] | None = None,
     ) -> list[BatchItemView]:
-        """Start a session for each document, in order, with one request for each hundred.
+        """Start a session per document, 100 to a request; returns a session or problem for each.
 
         In the mode `all` a refused document refuses its whole request, and the requests before it
         stay; with `each` it is reported and the others start. The same keys with the same

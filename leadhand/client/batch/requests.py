@@ -19,7 +19,7 @@ _ITEM = re.compile(r"^items\.(\d+)")
 
 
 def keys_of(documents: Sequence[Mapping[str, Any]], keys: Sequence[str] | None) -> list[str]:
-    """Returns the idempotency keys of documents: the given ones, or new ones.
+    """Returns the given idempotency keys, or new random ones: one for each document.
 
     Raises RequestInvalid unless there is a key for each document.
     """
@@ -31,7 +31,7 @@ def keys_of(documents: Sequence[Mapping[str, Any]], keys: Sequence[str] | None) 
 
 
 def numbered(problem: Problem, before: int) -> Problem:
-    """Returns a problem of a request with the numbers that its items have among all documents.
+    """Returns a problem with `before` added to the item numbers in its field names (`items.2`).
 
     >>> numbered(Problem.of(Kind.INVALID, "t", field="items.2.document.task"), 100).field
     'items.102.document.task'
@@ -45,7 +45,7 @@ def numbered(problem: Problem, before: int) -> Problem:
 
 
 def numbered_items(items: Sequence[BatchItemView], before: int) -> list[BatchItemView]:
-    """Returns the items of a request, whose problems have the numbers among all documents."""
+    """Returns the items of a batch response, with `before` added to item numbers in problems."""
     return [
         one
         if one.problem is None or not before
@@ -57,7 +57,7 @@ def numbered_items(items: Sequence[BatchItemView], before: int) -> list[BatchIte
 def batch_stopped(
     error: LeadhandError, items: Sequence[BatchItemView], keys: Sequence[str]
 ) -> BatchStopped:
-    """Builds the error of a request that failed after those of these items."""
+    """Builds the BatchStopped error for a failed request, with the items before it and all keys."""
     problem = numbered(error.problem, len(items)) if isinstance(error, Refused) else None
     item = _ITEM.match((problem and problem.field) or "")
     why = f"{item[0]}: {problem}" if item else str(error)
@@ -67,7 +67,7 @@ def batch_stopped(
 def submit_many(
     documents: Sequence[Mapping[str, Any]], keys: Sequence[str], mode: Mode
 ) -> Iterator[Call]:
-    """The calls that submit the fields of documents, each with as many as one may have."""
+    """Yields the requests that submit documents with their keys, at most 100 documents in each."""
     items = [
         {"document": fields, "idempotency_key": key}
         for fields, key in zip(documents, keys, strict=True)

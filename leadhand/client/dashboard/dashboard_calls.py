@@ -18,11 +18,11 @@ class DashboardCalls:
     def attention(
         self, *, limit: int | None = None, cursor: str | None = None
     ) -> Page[AttentionView]:
-        """List the sessions that need a person, with the reasons; the latest first."""
+        """List a page of the sessions that need a person, with the reasons; the latest first."""
         return self._ask_all(Page[AttentionView], requests.attention(limit, cursor))
 
     def changes(self, *, after: str | None = None, limit: int | None = None) -> Page[ChangeView]:
-        """List the changes of all sessions after an id, oldest first; the last 5,000 are kept."""
+        """List a page of the changes of all sessions after an id, oldest first; 5,000 are kept."""
         return self._ask_all(Page[ChangeView], requests.changes(after, limit))
 
     def sign_in_link(self) -> SignInLink:

@@ -6,12 +6,12 @@ from leadhand.client.calls import Call, Param
 
 
 def attention(limit: int | None, cursor: str | None) -> Call:
-    """Builds the request that lists the sessions that need a person."""
+    """Builds the request that lists a page of the sessions that need a person."""
     return Call("GET", "/v1/attention", params=_given(limit=limit, cursor=cursor))
 
 
 def changes(after: str | None, limit: int | None) -> Call:
-    """Builds the request that lists the changes of all sessions."""
+    """Builds the request that lists a page of the changes of all sessions after a change id."""
     return Call("GET", "/v1/events", params=_given(after=after, limit=limit))
 
 

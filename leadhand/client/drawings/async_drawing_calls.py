@@ -17,7 +17,7 @@ class AsyncDrawingCalls:
     async def drawing(
         self, session: str, *, form: Literal["svg", "text"] = "svg", width: int = 120
     ) -> str:
-        """Draw a session as an SVG document, or as text with lines of at most this width."""
+        """Return a drawing of a session: an SVG document, or text with lines of at most `width`."""
         params = {"format": form, "width": width}
         call = Call("GET", session_path(session, "drawing"), params=params)
         return (await self._connection.transport.send(call)).checked().text

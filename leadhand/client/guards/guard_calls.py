@@ -17,22 +17,25 @@ class GuardCalls:
     _connection: Connection
 
     def report_stop(self, agent_session: str, report: StopReport) -> StopView:
-        """Ask whether the gates may run at a stop, or report their results for the decision.
+        """Ask whether to run the gates (checks) before an agent stops, or send results to decide.
 
         The same `stop` again gets the same decision.
         """
         return self._ask_guard(StopView, requests.stop(agent_session, report))
 
     def report_event(self, agent_session: str, event: AgentEvent) -> None:
-        """Record a prompt, idle or end event of an agent, which ends a series of blocks."""
+        """Record a prompt, idle or end event of an agent; it ends its series of blocked stops."""
         (self._connection.transport.send(requests.event(agent_session, event))).checked()
 
     def guards(self, agent_session: str | None = None) -> GuardsView:
-        """List the guards that have not ended, with their counters; of one agent, or of all."""
+        """List the open Stop guards (checks before an agent stops) and their counters.
+
+        Of one agent session, or of all.
+        """
         return self._ask_guard(GuardsView, requests.guard_list(agent_session))
 
     def reset_guards(self, agent_session: str | None = None) -> GuardReset:
-        """Set the counters of limits to 0, for one agent session or all."""
+        """Set the failure counters of Stop guards to 0, for one agent session or all."""
         return self._ask_guard(GuardReset, requests.reset(agent_session))
 
     def _ask_guard(self, model: type[M], call: Call) -> M:

@@ -14,7 +14,7 @@ from leadhand.models.problems import Kind
 
 
 def guard_list(agent_session: str | None) -> Call:
-    """Builds the request that lists guards."""
+    """Builds the request that lists the open Stop guards of one agent session, or of all."""
     params = {} if agent_session is None else {"agent_session": _checked(agent_session)}
     return Call("GET", "/v1/guards", params=params)
 
@@ -32,7 +32,7 @@ def event(agent_session: str, what: AgentEvent) -> Call:
 
 
 def reset(agent_session: str | None) -> Call:
-    """Builds the request that resets the guards of one agent session or of all."""
+    """Builds the request that resets the counters of Stop guards, of one agent session or all."""
     body = {} if agent_session is None else {"agent_session": _checked(agent_session)}
     return Call("POST", "/v1/guards/reset", content=json.dumps(body).encode())
 

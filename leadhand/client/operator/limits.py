@@ -19,14 +19,20 @@ KINDS = ("agent", "model", "queue", "key")
 def setting(
     key: str, *, concurrency: int | None, per_minute: float | None, seen: Limit | None = None
 ) -> Call:
-    """Builds the request that sets or replaces a limit. Raises RequestInvalid."""
+    """Builds the request that sets or replaces a key's limit, if unchanged since `seen`.
+
+    Raises RequestInvalid for a malformed key.
+    """
     given = {"concurrency": concurrency, "per_minute": per_minute}
     body = {name: value for name, value in given.items() if value is not None}
     return Call("PUT", path_of(key), headers=_if_match(seen), content=json.dumps(body).encode())
 
 
 def removal(key: str, *, seen: Limit | None = None) -> Call:
-    """Builds the request that removes a limit. Raises RequestInvalid."""
+    """Builds the request that removes a key's limit, if unchanged since `seen`.
+
+    Raises RequestInvalid for a malformed key.
+    """
     return Call("DELETE", path_of(key), headers=_if_match(seen))
 
 
@@ -35,7 +41,7 @@ def _if_match(seen: Limit | None) -> dict[str, str]:
 
 
 def path_of(key: str) -> str:
-    """Returns the URL path of a limit.
+    """Returns the API path of the limit of a key (`model:NAME`). Raises RequestInvalid.
 
     >>> path_of("model:org/one")
     '/v1/limits/model/org%2Fone'

@@ -10,7 +10,7 @@ from leadhand.models.views import StatisticsView
 
 
 def of_period(first: date | None, last: date | None) -> Ask[StatisticsView]:
-    """Builds the request for the statistics of a period."""
+    """Builds the request for the statistics of the days from `first` to `last`, with its parser."""
     days = {"first": first, "last": last}
     params = {name: day.isoformat() for name, day in days.items() if day is not None}
     call = Call("GET", "/v1/statistics", params=params)

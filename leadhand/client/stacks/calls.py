@@ -38,12 +38,12 @@ class StackCalls:
     _connection: Connection
 
     def stacks(self, *, limit: int | None = None, cursor: str | None = None) -> Page[StackHead]:
-        """List the stacks, one page, the last changed first."""
+        """List a page of the stacks of workflow sessions, the last changed first."""
         call = listing("/v1/stacks", limit=limit, cursor=cursor)
         return self._ask_stack(Page[StackHead], call)
 
     def stack(self, stack: str) -> StackView:
-        """Get a stack with the workflow sessions on it; an unused one is empty."""
+        """Get a stack by name with the workflow sessions on it; an unused name has an empty one."""
         return self._ask_stack(StackView, Call("GET", stack_path(stack)))
 
     def stack_workflows(
@@ -57,7 +57,7 @@ class StackCalls:
         limit: int | None = None,
         cursor: str | None = None,
     ) -> Page[WorkflowSession]:
-        """List the workflow sessions of a stack, one page, the newest first, ended ones too."""
+        """List a page of a stack's workflow sessions that match, newest first, ended ones too."""
         call = listing(
             stack_path(stack, "workflows"), job_name=job_name, workflow_name=workflow_name,
             instance_id=instance_id, status=status, limit=limit, cursor=cursor,
@@ -65,12 +65,15 @@ class StackCalls:
         return self._ask_stack(Page[WorkflowSession], call)
 
     def stack_workflow(self, stack: str, workflow: str | None = None) -> WorkflowSession:
-        """Get a workflow session, also an ended one. Raises WorkflowUnknown."""
+        """Get a stack's workflow session by id, also an ended one; by default the active one.
+
+        Raises WorkflowUnknown.
+        """
         call = Call("GET", workflow_path(stack, workflow))
         return self._ask_stack(WorkflowSession, call)
 
     def workflow_outputs(self, stack: str, workflow: str | None = None) -> OutputsView:
-        """Merge the outputs of all completed steps; later steps override earlier ones."""
+        """Return the merged outputs of a workflow session's completed steps; later steps win."""
         call = Call("GET", workflow_path(stack, workflow, "outputs"))
         return self._ask_stack(OutputsView, call)
 
@@ -100,7 +103,7 @@ class StackCalls:
         return self._ask_stack(StackChange, change(path, body, idempotency_key))
 
     def start_step(self, stack: str, step: str, *, workflow: str | None = None) -> StackChange:
-        """Record the start of a step, which becomes the current one."""
+        """Record the start of a step of a workflow session, and make it the current step."""
         return self._change_stack(stack, workflow, "step-start", step_id=step)
 
     def complete_step(
@@ -112,31 +115,31 @@ class StackCalls:
         *,
         workflow: str | None = None,
     ) -> StackChange:
-        """Record the end of a step, with its outputs (any JSON, at most 64 KiB) and notes."""
+        """Record the end of a workflow session's step, with outputs (at most 64 KiB) and notes."""
         given = {"step_id": step, "outputs": dict(outputs or {}), "notes": notes}
         return self._change_stack(stack, workflow, "step-complete", **given)
 
     def record_quality_attempt(
         self, stack: str, step: str, *, workflow: str | None = None
     ) -> StackChange:
-        """Add 1 to the quality attempts of a step; returns the workflow session."""
+        """Add 1 to a step's count of quality attempts; returns the count and the stack."""
         return self._change_stack(stack, workflow, "quality-attempt", step_id=step)
 
     def advance_to_step(
         self, stack: str, step: str, entry_index: int, *, workflow: str | None = None
     ) -> StackChange:
-        """Make another step the current one: a later or an earlier one."""
+        """Make another step of a workflow session its current one: a later or an earlier one."""
         given = {"step_id": step, "entry_index": entry_index}
         return self._change_stack(stack, workflow, "advance", **given)
 
     def complete_workflow(self, stack: str, *, workflow: str | None = None) -> StackChange:
-        """Mark a workflow session as completed, anywhere in the stack."""
+        """Mark a workflow session as completed and take it off its stack, from any position."""
         return self._change_stack(stack, workflow, "complete")
 
     def abort_workflow(
         self, stack: str, reason: str, *, workflow: str | None = None
     ) -> StackChange:
-        """Mark a workflow session as aborted, anywhere in the stack."""
+        """Mark a workflow session as aborted and take it off its stack, from any position."""
         return self._change_stack(stack, workflow, "abort", reason=reason)
 
     def load_workflow(
@@ -147,7 +150,7 @@ class StackCalls:
         *,
         force: bool = False,
     ) -> StackChange:
-        """Put a workflow session back on top, from its record here if the API has none.
+        """Put a workflow session back on top of its stack; `record` is imported if none is stored.
 
         Raises WorkflowUnknown, and StackRefused where another one is on top or it has ended:
         with `force` it replaces the one on top.
@@ -156,7 +159,7 @@ class StackCalls:
         return self._change_stack(stack, workflow, "load", **given)
 
     def delete_workflow(self, stack: str, workflow: str) -> StackChange:
-        """Delete a workflow session, active or not. Raises WorkflowUnknown."""
+        """Delete a workflow session's record and take it off its stack. Raises WorkflowUnknown."""
         call = Call("DELETE", workflow_path(stack, workflow), headers=idempotent())
         return self._ask_stack(StackChange, call)
 

@@ -17,7 +17,7 @@ from leadhand.models.stacks import ACTIVE, WORKFLOW_ID
 
 
 def stack_path(stack: str, *more: str) -> str:
-    """Returns the URL path of a stack or of something below it. Raises RequestInvalid.
+    """Returns the API path of a stack or a resource of it. Raises RequestInvalid for a bad name.
 
     >>> stack_path("release.1", "workflows")
     '/v1/stacks/release.1/workflows'
@@ -29,7 +29,7 @@ def stack_path(stack: str, *more: str) -> str:
 
 
 def workflow_path(stack: str, workflow: str | None, *more: str) -> str:
-    """Returns the URL path of a workflow session, by default the active one.
+    """Returns the API path of a workflow session (None: the active one). Raises WorkflowUnknown.
 
     >>> workflow_path("s", None, "abort")
     '/v1/stacks/s/workflows/active/abort'
@@ -41,13 +41,13 @@ def workflow_path(stack: str, workflow: str | None, *more: str) -> str:
 
 
 def listing(path: str, **given: Param | None) -> Call:
-    """Builds the request for a list below a path."""
+    """Builds the GET request for a path, with the query parameters that are not None."""
     params = {name: one for name, one in given.items() if one is not None}
     return Call("GET", path, params=params)
 
 
 def change(path: str, body: Mapping[str, Any], key: str | None = None) -> Call:
-    """Builds the request that changes a stack; a repeated one is executed once."""
+    """Builds a POST request with an Idempotency-Key; fields that are None are left out."""
     given = {name: one for name, one in body.items() if one is not None}
     content = json.dumps(given, allow_nan=False).encode()
     return Call("POST", path, headers=idempotent(key), content=content)

@@ -71,7 +71,7 @@ class AsyncStepCalls(AsyncEnvironmentCalls):
         idempotency_key: str | None = None,
         env: Mapping[str, str] | None = None,
     ) -> SessionView:
-        """Run the document of a session again as a new session, with changes."""
+        """Start a new session that runs another one's document from the start, with changes."""
         call = requests.rerun(
             session,
             idempotency_key,

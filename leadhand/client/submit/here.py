@@ -40,7 +40,7 @@ class Here(NamedTuple):
     def fields(
         self, given: Mapping[str, Any], env: Mapping[str, str] | None, agents: Sequence[AgentView]
     ) -> dict[str, Any]:
-        """The fields `env`, `shell_env` and `python` of a request, as far as they have values."""
+        """Return a new session's request fields `env`, `shell_env` and `python`, if not empty."""
         passed = {**(given.get("env") or {}), **self.passed, **(env or {})}
         shell = given.get("shell_env") or (self._shell(agents) if self.is_embedded else {})
         python = given.get("python") or self.python
@@ -48,7 +48,7 @@ class Here(NamedTuple):
         return {name: value for name, value in fields.items() if value}
 
     def asks_for_agents(self, *, is_body: bool) -> bool:
-        """Whether the agents of the API matter for what is sent or said.
+        """Whether a request that starts a session needs the list of the API's agents.
 
         The session of a body gives its children its own environment.
         """
@@ -60,7 +60,7 @@ class Here(NamedTuple):
     def notices(
         self, given: Mapping[str, Any], passed: Mapping[str, str], agents: Sequence[AgentView]
     ) -> Iterator[str]:
-        """What is set here and would be needed, but is not passed: a sentence each."""
+        """Yield a sentence for each agent whose credentials are set here but not passed to it."""
         used = _named_agents(given)
         for agent in agents:
             if agent.name in used or (not used and agent.default and not _has_doer(given)):

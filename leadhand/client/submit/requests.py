@@ -18,17 +18,17 @@ _JSON: TypeAdapter[Any] = TypeAdapter(Any)
 
 
 def submit(fields: Mapping[str, Any], origin: Origin) -> Call:
-    """The call that starts a session from the fields of a document."""
+    """Builds the request that starts a session from a document, with an Idempotency-Key."""
     return _post(SESSIONS, fields, origin)
 
 
 def run_flow(name: str, fields: Mapping[str, Any], origin: Origin) -> Call:
-    """The call that runs a flow of the catalog."""
+    """Builds the request that runs a flow of the catalog by name, with its Idempotency-Key."""
     return _post(flow_path(name, "runs"), fields, origin)
 
 
 def fields_of(given: Document | FlowRun | Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a document or run as they are sent, with the values of its environment."""
+    """Returns a document or flow run as JSON fields, with its environment values in plain text."""
     if not isinstance(given, BaseModel):
         return dict(given)
     is_run = isinstance(given, FlowRun)

@@ -25,7 +25,7 @@ class SubmitCalls(EnvironmentCalls):
         on_parent_end: ParentEnd | None = None,
         env: Mapping[str, str] | None = None,
     ) -> SessionView:
-        """Start a session. The same key with the same document returns the same session.
+        """Start a session from a document; the same key and document return the same session.
 
         Inside a doer or checker it is a child of the running session, and the same document
         without a key is the same child. `on_parent_end` says whether the child is to `abort`, as
@@ -47,7 +47,7 @@ class SubmitCalls(EnvironmentCalls):
         on_parent_end: ParentEnd | None = None,
         env: Mapping[str, str] | None = None,
     ) -> SessionView:
-        """Run a flow of the catalog. The same key with the same run returns the same session.
+        """Run a flow of the catalog as a new session; the same key and run return the same one.
 
         Inside a doer or checker it is a child of the running session, as with `submit`.
         """

@@ -31,7 +31,7 @@ class TroubleReport:
         return self._say is not None
 
     def note(self, session: str, troubles: Sequence[str]) -> None:
-        """Report those troubles of a session that are new; an empty list resets it."""
+        """Call `say` with a session's troubles that are not known yet; an empty list resets it."""
         if self._say is None:
             return
         with self._lock:

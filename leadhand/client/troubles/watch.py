@@ -23,7 +23,7 @@ def reporting_troubles(
     *,
     on_view: Callable[[SessionView], None] = lambda _: None,
 ) -> Iterator[None]:
-    """Report each new trouble of the sessions once, until the block ends.
+    """Poll the sessions in a thread during the block, and report each new trouble once to `say`.
 
     If the client has a `say` of its own, that is used, so that its `wait` does not repeat it.
     `on_view` gets each session as it is every few seconds, from another thread.

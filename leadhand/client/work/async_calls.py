@@ -23,7 +23,10 @@ class AsyncWorkCalls:
         return self._connection.transport.reach.token
 
     async def claim_work(self, session: str, claim: ClaimWork) -> WorkView:
-        """Claim the next ready local step; waits for one up to `wait_s` of the claim."""
+        """Claim a session's next local step to run it here; waits up to `wait_s`, no grant if none.
+
+        A local step is one whose tool runs in the process that submitted the session.
+        """
         return await self._ask_work(WorkView, session, "claim", claim)
 
     async def beat_work(self, session: str, attempt: BeatWork) -> BeatView:
@@ -31,7 +34,7 @@ class AsyncWorkCalls:
         return await self._ask_work(BeatView, session, "beat", attempt)
 
     async def settle_work(self, session: str, outcome: SettleWork) -> SettledView:
-        """Record the outcome of an attempt, once."""
+        """Record the outcome of an attempt once; returns what became of it and the status."""
         return await self._ask_work(SettledView, session, "settle", outcome)
 
     async def _ask_work(

@@ -24,7 +24,10 @@ class WorkCalls:
         return self._connection.transport.reach.token
 
     def claim_work(self, session: str, claim: ClaimWork) -> WorkView:
-        """Claim the next ready local step; waits for one up to `wait_s` of the claim."""
+        """Claim a session's next local step to run it here; waits up to `wait_s`, no grant if none.
+
+        A local step is one whose tool runs in the process that submitted the session.
+        """
         return self._ask_work(WorkView, session, "claim", claim)
 
     def beat_work(self, session: str, attempt: BeatWork) -> BeatView:
@@ -32,7 +35,7 @@ class WorkCalls:
         return self._ask_work(BeatView, session, "beat", attempt)
 
     def settle_work(self, session: str, outcome: SettleWork) -> SettledView:
-        """Record the outcome of an attempt, once."""
+        """Record the outcome of an attempt once; returns what became of it and the status."""
         return self._ask_work(SettledView, session, "settle", outcome)
 
     def _ask_work(self, model: type[M], session: str, verb: str, body: Attempt | ClaimWork) -> M:

@@ -9,6 +9,6 @@ from leadhand.client.paths import session_path
 
 
 def call(session: str, verb: str, body: BaseModel) -> Call:
-    """Builds a request about local steps; it is safe to repeat."""
+    """Builds the request of a verb (claim, beat, settle) about a session's local steps."""
     content = body.model_dump_json().encode()
     return Call("POST", session_path(session, f"work/{verb}"), content=content)

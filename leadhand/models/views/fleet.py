@@ -171,7 +171,7 @@ class WorkerView(View):
 
     @property
     def not_taken(self) -> list[str]:
-        """Return the queues that the worker should consume and does not."""
+        """Return the queues that the worker should consume and does not; empty if unknown."""
         if self.consumes is None:
             return []
         return [queue for queue in self.queues if queue not in self.consumes]

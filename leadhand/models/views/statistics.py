@@ -62,7 +62,7 @@ class Acceptance(View):
 
     @property
     def rate(self) -> float:
-        """Return the share of accepted loops."""
+        """Return the share of accepted loops, of those that reached the iteration (0 to 1)."""
         return self.accepted / self.reached
 
 

@@ -114,7 +114,7 @@ class Event(View):
 
     @property
     def position(self) -> tuple[int, int]:
-        """Return the event's position in the session's stream."""
+        """Return the event's position in the session's stream, as two numbers to sort by."""
         return position(self.id)
 
 

@@ -60,14 +60,14 @@ class ToolBook(NamedTuple):
 
     @property
     def secret_names(self) -> frozenset[str]:
-        """Return the names of variables with secrets: those of tools, and by their form."""
+        """Return the names of tools' secret variables: needed ones, and those that look secret."""
         entries = [*self.entries.values(), *self.kept.values()]
         named = {name for one in entries for name in one.env if SECRET.search(name)}
         return frozenset(named | {name for one in entries for name in one.needs_env})
 
     @property
     def servers(self) -> dict[str, McpServer]:
-        """Return the MCP servers by name."""
+        """Return the declared MCP servers by name."""
         return {n: one for n, one in self.entries.items() if isinstance(one, McpServer)}
 
     def entry(self, name: str) -> Declared | None:
@@ -82,7 +82,7 @@ def load(
     tool_folders: Collection[Path] = (),
     sources: Sources = ON_DISK,
 ) -> ToolBook:
-    """Reads the tools files; an entry replaces one of the same name in an earlier file.
+    """Reads tools.toml files; later entries replace earlier ones, broken ones keep an old version.
 
     A server, and an entry that would replace another one, is an error without an approval. Only a
     file in a tool folder has entries of functions, which `workers.registry.inline` reads.
@@ -124,7 +124,7 @@ class ToolFiles:
         self._book = ToolBook()
 
     def current(self) -> ToolBook:
-        """Return the tools in the files; reads files that have changed again."""
+        """Return the entries of the tools.toml files; reads all again first if one has changed."""
         # Taken before the files are read, so that a change during the read is noticed.
         seen = [*map(self._sources.stamp, self._files), self._approvals.stamp()]
         if seen != self._seen:
@@ -228,7 +228,7 @@ def _fault(first: ErrorDetails, file: Path, text: str) -> ToolsFileInvalid:
 def fault_of(
     first: ErrorDetails, file: Path, text: str, hint_for: Callable[[Sequence[str]], str]
 ) -> ToolsFileInvalid:
-    """Builds the error of an entry, with its line; `hint_for` gets the place of the fault."""
+    """Builds the error for an invalid entry of tools.toml, with its line and a hint."""
     place = [str(part) for part in first["loc"] if part != "[key]"]
     value = first["input"]
     shown = None if first["type"] == "missing" or isinstance(value, dict | list) else value
@@ -254,7 +254,7 @@ def _hint(first: ErrorDetails, place: Sequence[str]) -> str:
 
 
 def unknown_key_hint(key: str, model: type[BaseModel]) -> str:
-    """Returns what to write in place of a key that an entry does not have."""
+    """Returns a hint for an unknown key: the keys that the model has, and the nearest one."""
     near = nearest(key, model.model_fields)
     meant = f"; did you mean {near!r}?" if near is not None else ""
     return f"is not a key here; use {', '.join(model.model_fields)}{meant}"

@@ -131,17 +131,17 @@ class DeclaredTool(Entry):
 
     @property
     def verb(self) -> Method:
-        """Return the HTTP method of the request."""
+        """Return the HTTP method: as declared, else POST for a JSON or form body, else GET."""
         return self.method or ("POST" if self.body in ("json", "form") else "GET")
 
     @property
     def sends(self) -> Literal["json", "form", "query"]:
-        """Return how the request sends the arguments that its URL does not contain."""
+        """Return how arguments that are not in the URL are sent: as `json`, `form` or `query`."""
         return self.body or ("json" if self.verb in _WITH_BODY else "query")
 
     @property
     def may_repeat(self) -> bool:
-        """Whether the tool may be called twice: a second call has no further effect."""
+        """Whether a second call has no further effect: as declared, else for safe HTTP methods."""
         return (
             self.idempotent
             if self.idempotent is not None
@@ -150,7 +150,7 @@ class DeclaredTool(Entry):
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """Return the variables of the worker's environment that the tool gets."""
+        """Return the names of the worker's environment variables that the tool gets."""
         return (*self.env, *self.needs_env)
 
     @property
@@ -226,7 +226,7 @@ class McpServer(Entry):
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """Return the variables of the worker's environment that the server gets."""
+        """Return the names of the worker's environment variables that the server gets."""
         return (*self.env, *self.needs_env)
 
     def may_repeat(self, tool: str) -> bool:
@@ -236,7 +236,7 @@ class McpServer(Entry):
 
 
 def without_ours(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Validates names of variables. Raises ValueError for one that only Leadhand sets."""
+    """Returns the variable names unchanged. Raises ValueError for one that only Leadhand sets."""
     if any(name.startswith(OURS) for name in names):
         raise ValueError(f"variables that begin with {OURS} are not passed on; remove it")
     return names

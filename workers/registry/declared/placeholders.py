@@ -22,7 +22,7 @@ def names_in(text: str) -> Iterator[str]:
 
 
 def fill(text: str, value: Callable[[str], str]) -> str:
-    """Replaces each placeholder in a text with its value.
+    """Replaces each `{name}` placeholder in a text with the value that a function returns for it.
 
     >>> fill("{a} {{b}}", {"a": "1"}.__getitem__)
     '1 {b}'

@@ -71,7 +71,7 @@ class ServedTools:
         self._known: dict[str, _Known] = {}
 
     def add_folder(self, folder: Path, *, owns: Callable[[str], bool]) -> None:
-        """Read the states of some servers, those of a session's folder, in another folder."""
+        """Set a second folder, from which the states of servers that `owns` selects are read."""
         self._own, self._owns = folder, owns
 
     def has_state(self, server: str) -> bool:
@@ -84,7 +84,7 @@ class ServedTools:
         return None if folder is None else folder / f"{server}.json"
 
     def state(self, server: str) -> ServerState:
-        """Read the last state of an MCP server; empty if it has none yet."""
+        """Read the last state of an MCP server from its file; empty if it has none yet."""
         file = self._file(server)
         if file is None:
             return ServerState(why_not="no worker process runs its servers here")
@@ -104,7 +104,7 @@ class ServedTools:
 
 
 def offered(entry: McpServer, tools: Sequence[ServedTool]) -> tuple[ServedTool, ...]:
-    """Returns the tools of an MCP server, without those with a name that no document can use."""
+    """Returns the MCP server's tools that its entry allows and whose names documents can use."""
     wanted = (tool for tool in tools if entry.tools is None or tool.name in entry.tools)
     return tuple(tool for tool in wanted if NAME.match(tool.name))
 

@@ -28,7 +28,7 @@ def store_command() -> None:
 @store_command.command("show")
 @_AS_JSON
 def show(*, as_json: bool) -> int:
-    """Show which store Redis holds, and which one the API remembers.
+    """Show which data set (store) Redis holds, and which one the API remembers.
 
     Exits with 1 if it is not the known one.
     """
@@ -47,7 +47,7 @@ def show(*, as_json: bool) -> int:
 )
 @_AS_JSON
 def accept(*, new: bool, replaces: str | None, as_json: bool) -> int:
-    """Accept the store in Redis; the API and all workers use it within seconds.
+    """Accept the data that Redis holds now as the store, so that the API and workers use it.
 
     Without --new only an older state of the same store is accepted, such as a restored backup. With
     --new the sessions of the previous store are lost. Needs a token with the scope admin; while

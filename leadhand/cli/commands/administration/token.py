@@ -105,7 +105,7 @@ def create(
     as_json: bool,
     **quotas: int | None,
 ) -> int:
-    """Create a token called NAME and print it; it is shown only once.
+    """Create an API token called NAME and print it; it is shown only once.
 
     Only the token goes to standard output, so that it can be redirected:
     leadhand token create ci --scope read --scope submit > token
@@ -132,7 +132,7 @@ def create(
 @token_command.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print exactly one JSON object.")
 def list_(*, as_json: bool) -> int:
-    """List tokens, the newest first, without their secrets."""
+    """List API tokens, the newest first, without their secrets."""
     from leadhand.cli.connect import open_client
 
     with open_client() as client:
@@ -150,7 +150,7 @@ def list_(*, as_json: bool) -> int:
 @token_command.command("revoke")
 @click.argument("tokens", metavar="ID...", nargs=-1, required=True)
 def revoke(*, tokens: tuple[str, ...]) -> int:
-    """Revoke tokens.
+    """Revoke API tokens.
 
     Each process of the API refuses them within 3 seconds.
     """

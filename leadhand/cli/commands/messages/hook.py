@@ -38,7 +38,7 @@ hooks.add_to(hook_command)
 @hook_command.command("prompt")
 @_session
 def prompt_command(*, session: str | None) -> int:
-    """For UserPromptSubmit and SessionStart: add the unread messages to the context, once each.
+    """For UserPromptSubmit and SessionStart: add unread messages to the context; mark them read.
 
     Without a session it prints nothing, so that one hook serves all folders.
     """

@@ -41,7 +41,7 @@ def run_under_lock(
     ttl_s: float,
     wait_s: float | None,
 ) -> int:
-    """Take the lock, run the command, release the lock. Returns the command's exit code."""
+    """Runs a command under a named lock, kills it if that is lost; returns its exit code."""
     with Client(url, token, say=tell) as client:
         grant = client.acquire_lock(session, name, ttl_s=ttl_s, wait_s=wait_s)
         try:

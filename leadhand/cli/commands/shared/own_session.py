@@ -6,7 +6,7 @@ import click
 
 
 def named_or_own(session: str | None) -> str:
-    """Returns the named session, or by default the one that this command runs in."""
+    """Returns the given session id, else LEADHAND_SESSION's. Raises ClickException without both."""
     from leadhand.settings import ClientSettings
 
     session = session or ClientSettings.from_env().session

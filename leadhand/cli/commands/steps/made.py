@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def show_made(view: SessionView, how: str, *, as_json: bool) -> None:
-    """Prints the id of a new session, its warnings, and how to follow it."""
+    """Prints a new session: as JSON, or its id with how to follow it, and its warnings."""
     from leadhand.cli.render.tables import echo_json
     from leadhand.models.text import plain
 
