@@ -112,10 +112,7 @@ class SubmitQuery(Query):
     on_parent_end: ParentEnd | None = None
 
     def policy_for(self, *, is_child: bool) -> ParentEnd:
-        """Returns what happens to a child when its parent ends. Raises Refused if set for no child.
-
-        By default it is `abort`.
-        """
+        """Returns what becomes of a child at its parent's end. Raises Refused if it is no child."""
         if self.on_parent_end is not None and not is_child:
             message = "only a session that a doer or checker starts has a parent; leave it out"
             fault = FieldProblem(field="on_parent_end", message=message, place="query")

@@ -101,10 +101,9 @@ class SessionControl:
         """Stop, resume, exit or abort a session; returns its view. Raises ControlRefused.
 
         Raises SessionUnknown. A resume may set new budget limits, and name the last point that
-        counts as done: everything after it runs again. Raises PositionRefused for a point that the
-        session never reached, QuotaPassed if the token has no room for another active session.
-        `planner` plans a resume that adopts another program. An exit `by` a body is refused in some
-        phases.
+        counts as done: what comes after it runs again. Raises PositionRefused for a point that was
+        never reached, QuotaPassed if the token has no room for another active session. `planner`
+        plans a resume that adopts another program. An exit `by` a body is refused in some phases.
         """
         ref = self._registry.ref(session)
         more: dict[str, JsonValue] = {"max_iterations": max_iterations}

@@ -116,10 +116,7 @@ class Submissions:
     def document_of(
         self, asker: Asker, document: AnyDocument, *, workers: Sequence[WorkerView] | None = None
     ) -> Submitted:
-        """Create a session from a document for a caller, or return the one with its key.
-
-        Raises as `document`.
-        """
+        """Create a session from a document, or return that of its key. Raises as `document`."""
         workers_of = workers_by_definitions(self._fleet, workers)
         return self._or_submitted(
             asker, lambda: self.create_draft(self.draft(document, asker, workers_of=workers_of))
@@ -144,10 +141,7 @@ class Submissions:
         return self.flow_of(asker, name, run)
 
     def flow_of(self, asker: Asker, name: str, run: FlowRun) -> Submitted:
-        """Create a session from a catalog flow for a caller, or return the one with its key.
-
-        Raises as `flow`.
-        """
+        """Create a session from a catalog flow, or return that of its key. Raises as `flow`."""
         return self._or_submitted(asker, lambda: self._create_run(asker, name, run))
 
     def _create_run(self, asker: Asker, name: str, run: FlowRun) -> Submitted:
@@ -283,10 +277,7 @@ class Submissions:
             return known
 
     def find_submitted(self, asker: Asker) -> Submitted | None:
-        """Return the session that this key created before, or None. Raises IdempotencyConflict.
-
-        The conflict is a key that was used with another body.
-        """
+        """Return the session of this key, or None. Raises IdempotencyConflict for another body."""
         own = asker.stored_key
         # Only the create transition can assign the child of an earlier attempt to this one.
         found = self._store.find_submitted(own) if own and not asker.is_taken_over else None

@@ -156,10 +156,7 @@ class Store:
         return self.run("due", SessionRef("", ""), "", arguments)
 
     def accept(self, arguments: Mapping[str, JsonValue]) -> Reply:
-        """Accept the data in Redis as this fleet's store, and give it the new id in `arguments`.
-
-        It uses an unverified connection. Replies accepted or changed.
-        """
+        """Accept the data in Redis as this fleet's store, under the new id in `arguments`."""
         values = self._values(SessionRef("", ""), "", Call(arguments))
         with self._translate_errors():
             scripts = Scripts(self._redis, self._read, None)
