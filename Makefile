@@ -6,6 +6,8 @@ PYTHON ?= python3
 unexport PYTHONDONTWRITEBYTECODE
 # Of the tests: many wait for processes, so that two for each of two cores are not too many.
 WORKERS ?= 4
+# Of the tests of whole programs, which wait even more.
+WAITING ?= 6
 BENCH ?=
 AGENT ?=
 
@@ -114,14 +116,14 @@ dead-code:
 locks:
 	$(PY) scripts/lock.py --check
 
-TEST = -m pytest -n $(WORKERS) --dist worksteal -m "not slow and not faults"
+TEST = -m pytest --dist worksteal -m "not slow and not faults"
 # Coverage doubles the cost of what it measures, so tests of whole programs run without it.
-MEASURED := tests/unit tests/engine tests/integration $(PACKAGES)
+MEASURED := tests/unit tests/engine tests/integration/api tests/integration/engine tests/integration/fleet $(PACKAGES)
 
 test: setup-dev agents ## the tests, in WORKERS processes, with branch coverage; then one further Redis server
 	ended=0; \
-	$(PY) $(TEST) $(MEASURED) --cov --cov-report=term:skip-covered --cov-fail-under=90 || ended=1; \
-	$(PY) $(TEST) tests $(addprefix --ignore=,$(filter tests/%,$(MEASURED))) || ended=1; \
+	$(PY) $(TEST) -n $(WORKERS) $(MEASURED) --cov --cov-report=term:skip-covered --cov-fail-under=90 || ended=1; \
+	$(PY) $(TEST) -n $(WAITING) tests $(addprefix --ignore=,$(filter tests/%,$(MEASURED))) || ended=1; \
 	exit $$ended
 	$(PY) -m tests.servers --only-further --at-most 1 -q -n $(WORKERS) --dist worksteal
 
