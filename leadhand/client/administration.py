@@ -11,7 +11,8 @@ from leadhand.client import requests
 from leadhand.client.connection import Connection
 from leadhand.client.dashboard.dashboard_calls import DashboardCalls
 from leadhand.client.operator import statistics
-from leadhand.client.requests import Ask, combine_audits
+from leadhand.client.operator.audits import combine_audits
+from leadhand.client.requests import Ask
 from leadhand.models.documents import Webhook
 from leadhand.models.views import (
     AgentView,

@@ -10,7 +10,8 @@ from leadhand.client import requests
 from leadhand.client.async_connection import AsyncConnection
 from leadhand.client.dashboard.async_dashboard_calls import AsyncDashboardCalls
 from leadhand.client.operator import statistics
-from leadhand.client.requests import Ask, combine_audits
+from leadhand.client.operator.audits import combine_audits
+from leadhand.client.requests import Ask
 from leadhand.models.documents import Webhook
 from leadhand.models.views import (
     AgentView,

@@ -98,10 +98,8 @@ class SessionsWanted(BaseModel):
     def given(self) -> dict[str, str | list[str]]:
         """Return the filters that are set, with the statuses as a list."""
         found: dict[str, str | list[str]] = self.model_dump(exclude_none=True)
-        if isinstance(self.status, str):
-            found["status"] = [self.status]
-        elif self.status is not None:
-            found["status"] = list(self.status)
+        if self.status is not None:
+            found["status"] = [self.status] if isinstance(self.status, str) else [*self.status]
         return found
 
 
@@ -294,45 +292,55 @@ def delete(id_: str, *, force: bool, seen: SessionView | None) -> Ask[SessionVie
 
 
 def workers() -> Ask[list[WorkerView]]:
+    """Builds the request that lists all live workers."""
     return _items(Page[WorkerView], Call("GET", "/v1/workers"))
 
 
 def agents() -> Ask[list[AgentView]]:
+    """Builds the request that lists all agents, each with the places that have it."""
     return _items(Page[AgentView], Call("GET", "/v1/agents"))
 
 
 def tools() -> Ask[list[ToolView]]:
+    """Builds the request that lists all tools of the workers."""
     return _items(Page[ToolView], Call("GET", "/v1/tools"))
 
 
 def queues() -> Ask[list[QueueView]]:
+    """Builds the request that lists the queues with their lengths."""
     return _items(Page[QueueView], Call("GET", "/v1/queues"))
 
 
 def fleet() -> Ask[FleetView]:
+    """Builds the request for the state of the whole fleet."""
     return _reads(FleetView, Call("GET", "/v1/fleet"))
 
 
 def all_limits() -> Ask[list[Limit]]:
+    """Builds the request that lists the limits of concurrency and rate."""
     return _items(Page[Limit], Call("GET", limits.PATH))
 
 
 def limit(key: str) -> Ask[Limit]:
+    """Builds the request for one limit by its key."""
     return _reads(Limit, Call("GET", limits.path_of(key)))
 
 
 def set_limit(
     key: str, concurrency: int | None, per_minute: float | None, seen: Limit | None
 ) -> Ask[Limit]:
+    """Builds the request that sets a limit, unless it changed since it was `seen`."""
     call = limits.setting(key, concurrency=concurrency, per_minute=per_minute, seen=seen)
     return _reads(Limit, call)
 
 
 def remove_limit(key: str, seen: Limit | None) -> Ask[None]:
+    """Builds the request that removes a limit, unless it changed since it was `seen`."""
     return Ask(limits.removal(key, seen=seen), _nothing)
 
 
 def all_tokens() -> Ask[list[TokenView]]:
+    """Builds the request that lists the API tokens, without their secrets."""
     return _items(Page[TokenView], Call("GET", tokens.PATH))
 
 
@@ -344,6 +352,7 @@ def create_token(
     webhook: Webhook | Mapping[str, Any] | None,
     idempotency_key: str | None,
 ) -> Ask[NewToken]:
+    """Builds the request that creates an API token; its response alone has the secret."""
     call = tokens.creation(
         name, scopes, expires_s=expires_s, quotas=quotas, webhook=webhook,
         idempotency_key=idempotency_key,
@@ -352,6 +361,8 @@ def create_token(
 
 
 def revoke_token(token: str) -> Ask[None]:
+    """Builds the request that revokes an API token; a repeated call succeeds, too."""
+
     def read(answer: Answer) -> None:
         try:
             answer.checked()
@@ -363,6 +374,7 @@ def revoke_token(token: str) -> Ask[None]:
 
 
 def ping() -> Ask[None]:
+    """Builds the request that succeeds if the API and its Redis are ready."""
     return Ask(Call("GET", "/readyz"), _nothing)
 
 
@@ -372,28 +384,34 @@ def read_session(answer: Answer) -> SessionView:
 
 
 def receipt(session: str) -> Ask[ReceiptView]:
+    """Builds the request for the effect of a session's last stop, exit or abort."""
     return _reads(ReceiptView, Call("GET", session_path(session, "receipt")))
 
 
 def tree(session: str, limit: int | None) -> Ask[TreeView]:
+    """Builds the request that lists a session and at most `limit` below it."""
     params = _given(limit=limit)
     return _reads(TreeView, Call("GET", session_path(session, "tree"), params=params))
 
 
 def explain(session: str) -> Ask[ExplainView]:
+    """Builds the request for why a session waits or ended, and what to do next."""
     return _reads(ExplainView, Call("GET", session_path(session, "explain")))
 
 
 def fsck(*, repair: bool, cursor: str | None) -> Ask[FsckView]:
+    """Builds the request that audits one page of the store, and repairs it if asked to."""
     body = {"repair": repair} | ({} if cursor is None else {"cursor": cursor})
     return _reads(FsckView, Call("POST", "/v1/fsck", content=_JSON.dump_json(body)))
 
 
 def store() -> Ask[StoreView]:
+    """Builds the request for the identity of the store in Redis."""
     return _reads(StoreView, Call("GET", "/v1/store"))
 
 
 def accept_store(*, new: bool, replaces: str | None) -> Ask[StoreView]:
+    """Builds the request that accepts the data in Redis as the store, new or replaced."""
     body = {"new": new} | ({} if replaces is None else {"replaces": replaces})
     return _reads(StoreView, Call("POST", "/v1/store/accept", content=_JSON.dump_json(body)))
 
@@ -430,21 +448,3 @@ def _if_match(seen: SessionView | None) -> dict[str, str]:
 
 def _given(**params: str | int | None) -> dict[str, Param]:
     return {name: value for name, value in params.items() if value is not None}
-
-
-#: The most findings of an audit that are kept; more are only counted.
-SHOWN = 1000
-
-
-def combine_audits(so_far: FsckView | None, page: FsckView) -> FsckView:
-    """Adds a page of an audit to the pages before: sums counts, keeps the first 1000 findings."""
-    if so_far is None:
-        return page
-    return FsckView(
-        items=[*so_far.items, *page.items][:SHOWN],
-        found=so_far.found + page.found,
-        left=so_far.left + page.left,
-        keys=so_far.keys + page.keys,
-        sessions=so_far.sessions + page.sessions,
-        next=page.next,
-    )

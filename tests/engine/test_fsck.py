@@ -17,7 +17,7 @@ from app.domain.records import Reply
 from app.operations.audit import Audit
 from app.operations.named_locks import LockCall
 from app.store.session_index import KINDS
-from leadhand.client.requests import combine_audits
+from leadhand.client.operator.audits import combine_audits
 from leadhand.models.views import Finding, FsckView, LockGrant
 from leadhand.models.views import FsckView as Found
 from tests.engine.children.test_children import family
