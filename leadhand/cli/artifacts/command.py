@@ -25,7 +25,7 @@ _SHOWN, _LEAST = 12, 6
 )  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="List one JSON object per artifact and line.")
 def artifacts_command(*, session: str, name: str | None, path: Path | None, as_json: bool) -> int:
-    """List the long results and outputs of SESSION, or print or save one.
+    """List the long results and outputs of SESSION, or print one.
 
     NAME is as listed, such as search/value, or the step alone where it has one artifact.
     """

@@ -12,7 +12,7 @@ from leadhand.cli.render.tables import echo_json
 @click.option("--force", is_flag=True, help="Also work that was not accepted.")
 @click.option("--json", "as_json", is_flag=True, help="Print exactly one JSON object.")
 def apply_command(*, session: str, force: bool, as_json: bool) -> int:
-    """Merge or copy the work of SESSION into the folder it came from.
+    """Bring the work of SESSION into the folder it came from.
 
     For sessions that were started with --worktree.
 

@@ -60,7 +60,7 @@ def workers_command(*, as_json: bool) -> int:
               help="Seconds between two updates.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print exactly one JSON object.")
 def top_command(*, once: bool, every: float, as_json: bool) -> int:
-    """Watch the sessions, queues, workers and overdue work of the fleet.
+    """Watch the fleet.
 
     Shows sessions by status, queues, workers, and overdue leases and steps. Ctrl-C leaves and stops
     no session.

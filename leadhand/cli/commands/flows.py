@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 @click.command("flows")
 @click.option("--json", "as_json", is_flag=True, help="Print exactly one JSON object.")
 def flows_command(*, as_json: bool) -> int:
-    """List the flows that can be run, with their inputs; an invalid one with its error.
+    """List the flows that can be run.
 
     Their files are in this folder's `flows/`, or in the API's LEADHAND_FLOWS. A changed file is
     reloaded; an invalid one is listed with its error.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per event and line.")
 def logs_command(*, session: str, follow: bool, output: bool, as_json: bool) -> int:
-    """Print the events of SESSION, the oldest first; with --follow also new ones.
+    """Print the events of SESSION, the oldest first.
 
     Ctrl-C leaves it running.
     """

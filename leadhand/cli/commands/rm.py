@@ -21,7 +21,7 @@ _KEPT = 3
     help="First abort sessions that have not ended; leave folders with work.",
 )
 def rm_command(*, sessions: tuple[str, ...], force: bool) -> int:
-    """Delete ended sessions with all their data, except those with unmerged work.
+    """Delete ended sessions with all their data.
 
     Their own folders, and those of a plan's tasks, are removed if all that they hold is committed
     and merged or applied. Otherwise the folder is named and the session is kept; with --force it is

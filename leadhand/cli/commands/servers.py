@@ -13,7 +13,7 @@ import click
 @click.option("--place", metavar="NAME", help="The worker's place (local).")
 @click.option("--name", metavar="NAME", help="The worker's name (HOST-PID).")
 def worker_command(*, concurrency: int | None, place: str | None, name: str | None) -> int:
-    """Run a fleet's worker in place of this process, on Redis at LEADHAND_REDIS_URL."""
+    """Run a worker of a fleet, on the Redis of LEADHAND_REDIS_URL."""
     _become(
         "worker",
         LEADHAND_CONCURRENCY=concurrency,
@@ -25,7 +25,7 @@ def worker_command(*, concurrency: int | None, place: str | None, name: str | No
 @click.command("api")
 @click.option("--bind", metavar="HOST:PORT", help="The address to listen on (127.0.0.1:8765).")
 def api_command(*, bind: str | None) -> int:
-    """Run a fleet's API in place of this process, on Redis at LEADHAND_REDIS_URL.
+    """Run the API of a fleet, on the Redis of LEADHAND_REDIS_URL.
 
     LEADHAND_API_TOKEN is the bearer token that it accepts.
     """

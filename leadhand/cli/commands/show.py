@@ -74,7 +74,7 @@ def show_command(
     step: str | None,
     as_json: bool,
 ) -> int:
-    """Show SESSION with its steps, verdicts and feedback, or its doers' changes."""
+    """Show SESSION with its steps, verdicts and feedback."""
     from leadhand.cli.connect import open_client
     from leadhand.cli.render.session_text import session_lines
 

@@ -43,7 +43,7 @@ def workflow_command(
     on_parent_end: ParentEnd | None,
     **given: Any,
 ) -> int:
-    """Run the Python FILE and show the progress and results of its workflows.
+    """Run FILE and show the workflows that it runs.
 
     FILE runs as with `python FILE`: it builds a Workflow and calls its run() itself. Its own folder
     is searched first for imports. The options replace the settings in FILE. With a key,

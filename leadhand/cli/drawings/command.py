@@ -18,7 +18,7 @@ import click
     "--width", type=click.IntRange(20, 400), help="Characters of a line (the terminal's, or 120)."
 )
 def draw_command(*, session: str, path: Path | None, width: int | None) -> int:
-    """Draw SESSION as text or SVG: its steps in layers, its loops, and what ran."""
+    """Draw SESSION: its steps in layers, its loops, and what ran."""
     from leadhand.cli.connect import open_client, tell
 
     with open_client() as client:

@@ -36,7 +36,7 @@ _TROUBLE = {"taken", "torn", "at work", "unreadable"}
 @click.option("--yes", is_flag=True, help="Import without a question.")
 @click.option("--adopt", is_flag=True, help="Accept a folder that others may have written.")
 def import_command(*, folder: Path | None, sessions: Sequence[str], yes: bool, adopt: bool) -> int:
-    """Import sessions from an older or another state folder, stopped.
+    """Import sessions of a state folder from before.
 
     DIR is by default ./.leadhand. First it lists the sessions, and what each would run again, and
     asks. They are stopped, and none runs until you resume it: a resumed session runs its commands

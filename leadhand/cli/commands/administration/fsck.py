@@ -28,7 +28,7 @@ _PATIENCE_S = 60.0
 @click.option("--no-worktrees", is_flag=True, help="Leave out the folders at the workers' places.")
 @click.option("--json", "as_json", is_flag=True, help="Print exactly one JSON object.")
 def fsck_command(*, repair: bool, no_worktrees: bool, as_json: bool) -> int:
-    """Cross-check sessions, deadlines, locks, queues and worktrees; --repair fixes them.
+    """Cross-check sessions, deadlines, locks, queues and worktrees.
 
     The fleet may keep running: each finding is checked again, and repaired, in one atomic call. A
     worker at each place compares the folders of tasks and sessions with their records. A folder

@@ -17,7 +17,7 @@ MOST_DAYS = 400
               help="How many days, today included, by UTC.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print exactly one JSON object.")
 def stats_command(*, days: int, as_json: bool) -> int:
-    """Show how sessions and loops ended in the last days, and what agents cost.
+    """Show counts and costs of the last days.
 
     How sessions ended and why, in which iteration loops were accepted, what each checker decided,
     and what each agent cost. Each end counts once, also if its session was deleted since.
