@@ -6,11 +6,14 @@ use, such as `engine.attempts.settle` or `engine.queries.session`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from app.artifacts.folder import ArtifactFolder
 from app.artifacts.folder import Limits as ArtifactLimits
 from app.artifacts.local import LocalArtifacts
 from app.catalog.catalog import Catalog
 from app.domain.ports import Carrier
+from app.errors import InvalidDocument
 from app.fleet.definition_files import DefinitionFiles
 from app.fleet.troubles import Troubles
 from app.operations.answers import Answers
@@ -70,6 +73,7 @@ from app.queries.tree import Trees
 from app.security.api_tokens import Tokens
 from app.settings import Settings
 from app.store.store import Store
+from leadhand.models.views import WorkerView
 
 
 class Engine:
@@ -130,12 +134,21 @@ class Engine:
             store,
             self.registry.program,
             workers=self.fleet.inventories,
+            workers_of=self._workers_of,
             at_work=self.fleet.at_work,
             depths=carrier.depths,
             troubles=self.troubles,
         )
         self.receipts = Receipts(store)
         self.trees = Trees(store, self.registry.program)
+
+    def _workers_of(self, fields: Mapping[str, str]) -> list[WorkerView]:
+        """The live workers, with what the definitions of a session's folder add to them now."""
+        try:
+            found = self.definitions.of(fields.get("defined_in"))
+        except InvalidDocument:  # a file of another user: a submit says so
+            found = None
+        return self.fleet.inventories(found)
 
     def _add_session_operations(self, store: Store, settings: Settings) -> None:
         """Add the services that create sessions, control them and run their steps."""

@@ -63,6 +63,7 @@ class Explainer:
         program: Callable[[str], Program],
         *,
         workers: Callable[[], list[WorkerView]],
+        workers_of: Callable[[Mapping[str, str]], list[WorkerView]],
         at_work: Callable[[], list[WorkerView]],
         depths: Depths,
         troubles: Troubles | None = None,
@@ -71,6 +72,8 @@ class Explainer:
         self._store = store
         self._program = program
         self._workers = workers
+        #: Returns the workers with the tools that the folder of a session's command has now.
+        self._workers_of = workers_of
         self._at_work = at_work
         self._depths = depths
 
@@ -147,7 +150,7 @@ class Explainer:
             resume_options=options,
             resume_arguments=_arguments_of(options),
             refusing=self._refusing(ref, program, reason),
-            tools=tuple(tool.name for tool in tools_of(self._workers()) if tool.usable_at),
+            tools=tuple(one.name for one in tools_of(self._workers_of(fields)) if one.usable_at),
             has_document=self._store.copies().request(ref) is not None,
         )
         return suggestions(ended, reason)

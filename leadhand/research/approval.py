@@ -6,7 +6,7 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from leadhand.client.async_client import AsyncClient
 from leadhand.models.views.work import WorkGrant
@@ -62,7 +62,11 @@ class CostApproval:
     def cost_of(self, step: WorkflowStep) -> float | None:
         """Return the estimated cost of a step; None if the estimate fails."""
         try:
-            return self.estimate(step)
+            cost: Any = self.estimate(step)
+            if inspect.iscoroutine(cost):
+                cost.close()
+                raise TypeError("`estimate` must be an ordinary function, not an asynchronous one")
+            return None if cost is None else float(cost)
         except Exception as error:  # noqa: BLE001 - a cost that is not known is asked about
             _LOG.warning("the cost of step %r is not known: %s", step.name, error)
             return None

@@ -98,3 +98,27 @@ def test_a_persons_way_with_graphs(make_project: Callable[..., Project]) -> None
     assert "steps[0].arguments.limit" in refused.err
     shown = project.leadhand("tools", "show", "papers:search").out
     assert "What they are about." in shown
+
+
+def test_tool_that_went_missing_is_replaced_by_a_similar_one_of_the_folder(
+    make_project: Callable[..., Project],
+) -> None:
+    project = make_project()
+    project.write("tools/papers.py", CODE)
+    steps = [
+        {"name": "wait", "tool": "papers:meet", "arguments": {"name": "l", "other": "go"}},
+        {"name": "the end", "tool": "papers:search", "arguments": {"topic": "${wait}"}},
+    ]
+    project.write("g.json", json.dumps({"steps": steps}))
+    wait_until(lambda: "papers:meet" in project.leadhand("tools", timeout=90).out, timeout=60)
+    session = project.leadhand("graph", "run", "g.json", "--detach").out.strip()
+    wait_until((project.folder / "l").exists)
+    project.write("tools/papers.py", CODE.replace("def search(", "def searches("))
+    project.write("go", "")
+    assert project.leadhand("wait", session, timeout=60).code == 3
+    wanted = f"leadhand fork {session} --tool 'the end=papers:searches' --folder as-is"
+    wait_until(lambda: wanted in project.leadhand("explain", session).out)
+    fork = project.leadhand(
+        "fork", session, "--tool", "the end=papers:searches", "--folder", "as-is", "--json"
+    ).json()["id"]
+    assert project.leadhand("wait", fork, timeout=60).code == 0

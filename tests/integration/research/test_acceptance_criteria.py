@@ -389,11 +389,17 @@ def test_step_that_costs_much_waits_for_an_approval(research: Research) -> None:
     ]  # fmt: skip
 
 
-def test_cost_that_cannot_be_estimated_is_asked_about(research: Research) -> None:
-    asked: list[float | None] = []
+def estimate_of_nothing(_: Any) -> float:
+    raise LookupError("no prices")
 
-    def estimate(_: Any) -> float:
-        raise LookupError("no prices")
+
+async def asynchronous_estimate(_: Any) -> float:
+    return 0.0
+
+
+@pytest.mark.parametrize("estimate", [estimate_of_nothing, asynchronous_estimate])
+def test_cost_that_cannot_be_estimated_is_asked_about(research: Research, estimate: Any) -> None:
+    asked: list[float | None] = []
 
     def decide(_: Any, cost: float | None) -> bool:
         asked.append(cost)
