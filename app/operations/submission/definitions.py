@@ -62,7 +62,7 @@ class SubmitDefinitions:
         return Found(self._registry.definitions(ref, mark), folder)
 
     def at_resume(self, ref: SessionRef, plan: ResumePlan) -> tuple[ResumePlan, JsonValue]:
-        """Returns the resume plan, and definitions to adopt if the files have changed, else None.
+        """Returns a pair: the resume plan, and the changed definitions to adopt or None.
 
         The plan then holds for the session as it is now: the signature covers all of it.
         """
