@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
 from pathlib import Path
 
 import pytest
+from pydantic import JsonValue
 
+from app.domain.program import Action
+from app.domain.workspaces import OwnFolder
 from tests.unit.workers.folders.repositories import git, make_repository
+from tests.waiting import wait_until
+from workers.attempt.workspace_step import carry_out
 from workers.folders.worktree import SnapshotLost, Worktree
+from workers.registry.agents import AgentBook
+from workers.task.task import BodyTask
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
@@ -137,3 +145,51 @@ def test_folder_that_left_git_is_reported(tmp_path: Path) -> None:
     (one.path / ".git").unlink()
     with pytest.raises(SnapshotLost, match="is in no git repository"):
         one.restore()
+
+
+class Asked(threading.Event):
+    """A cancellation that is never made, and says when somebody waits and asks for it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.was_asked = threading.Event()
+
+    def is_set(self) -> bool:
+        self.was_asked.set()
+        return super().is_set()
+
+
+def test_second_step_that_opens_a_folder_waits_for_the_first(tmp_path: Path) -> None:
+    one, root, spill = Restoring(tmp_path), tmp_path / "worktrees", tmp_path / "spill"
+    shutil.copytree(one.earlier, spill / "01d01d01" / "work")
+    own = OwnFolder(str(root.resolve()), str(one.repo))
+    prepared, go, outcomes = tmp_path / "prepared", tmp_path / "go", list[str]()
+    tree = one.digest.removeprefix("git:")
+    inputs: dict[str, JsonValue] = {
+        "do": "open", "origin": str(one.repo), "prefix": "",
+        "prepare": f"echo x >> '{prepared}'; until test -e '{go}'; do sleep 0.01; done",
+        "state": {"session": "01d01d01", "tree": tree, "step": "do", "at_ms": 0},
+    }  # fmt: skip
+
+    def open_folder(step: str, cancel: threading.Event) -> None:
+        task = BodyTask(
+            session="5e551046", address=step, action=Action.WORKSPACE, iteration=1, attempt=1,
+            inputs=inputs, cwd=Path(own.cwd("5e551046")), spill=spill / "5e551046" / step,
+            timeout_s=30.0, url="", mint=str, agents=AgentBook(agents={}), default_agent=None,
+            worktrees=root,
+        )  # fmt: skip
+        outcomes.append(carry_out(task, cancel).word)
+
+    first = threading.Thread(target=open_folder, args=("workspace", threading.Event()))
+    first.start()
+    wait_until(prepared.exists)
+    asked = Asked()
+    second = threading.Thread(target=open_folder, args=("check", asked))
+    second.start()
+    assert asked.was_asked.wait(timeout=20)
+    go.touch()
+    for opening in (first, second):
+        opening.join(timeout=30)
+    assert outcomes == ["succeeded", "succeeded"]
+    assert prepared.read_text() == "x\n"
+    assert state(Path(own.path("5e551046"))) == one.wanted
