@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from pydantic import JsonValue
@@ -17,32 +17,23 @@ _WRITERS = frozenset({Action.AGENT, Action.TOOL})
 
 
 class FolderWork(NamedTuple):
-    """What one step that may change the folder has recorded of it."""
+    """What the steps that may have changed the folder have recorded, read as it is asked for."""
 
-    address: str
-    record: StepRecord
-    outcome: Mapping[str, JsonValue]
-    #: The digest of the folder before it, if its diff is stored.
-    before: str | None = None
+    #: Their records, by address.
+    records: Mapping[str, StepRecord]
+    outcome: Callable[[str], Mapping[str, JsonValue]]
+    #: Returns the digest of the folder before a step, if its diff is stored.
+    diffed_from: Callable[[str], str | None]
 
-    @property
-    def after(self) -> str | None:
-        """Return the digest of the folder after it; None if there is none."""
-        digest = self.outcome.get("digest")
+    def after(self, address: str) -> str | None:
+        """Return the digest of the folder after a step; None if there is none."""
+        digest = self.outcome(address).get("digest")
         return str(digest) if digest else None
 
-    @property
-    def start(self) -> str | None:
-        """Return the digest of the folder before it; None if it is not recorded."""
-        return self.after if self.outcome.get("no_diff") == "unchanged" else self.before
-
-    def ended(self) -> tuple[int, str]:
-        """Return a sort key: when the step ended, in ms since the epoch, and its address."""
-        return self.record.ended or 0, self.address
-
-    def started(self) -> tuple[int, str]:
-        """Return a sort key: when the step was claimed, in ms since the epoch, and its address."""
-        return self.record.since or self.record.ended or 0, self.address
+    def before(self, address: str) -> str | None:
+        """Return the digest of the folder before a step; None if it is not recorded."""
+        is_same = self.outcome(address).get("no_diff") == "unchanged"
+        return self.after(address) if is_same else self.diffed_from(address)
 
 
 class FolderState(NamedTuple):
@@ -63,28 +54,28 @@ def writes_folder(program: Program, path: str) -> bool:
 
 
 def find_recorded_state(
-    session: str, outcomes: KeptOutcomes, work: Iterable[FolderWork], *, since_ms: int = 0
+    session: str, outcomes: KeptOutcomes, work: FolderWork, *, since_ms: int = 0
 ) -> FolderState:
     """Returns the state of the folder after the last step whose outcome a fork copies.
 
-    Without such a step it is the state before the first one. `work` has the steps of the session
-    that may have changed its folder. Those before `since_ms`, in ms since the epoch, were copied
-    from a session with another folder. Without a state, the result says why.
+    Without such a step it is the state before the first one. Steps before `since_ms`, in ms since
+    the epoch, were copied from a session with another folder. Without a state, the result says why.
     """
-    kept, left = list[FolderWork](), list[FolderWork]()
-    for one in sorted(work, key=FolderWork.ended):
-        (kept if one.address in outcomes else left).append(one)
+    begun = {at: one.since or one.ended or 0 for at, one in work.records.items()}
+    ended = {at: one.ended or 0 for at, one in work.records.items()}
+    kept = [at for at in work.records if at in outcomes]
+    left = [at for at in work.records if at not in outcomes]
     if kept:
-        last = kept[-1]
-        at_ms, address = last.ended()
-        ahead = tuple(one.address for one in left if since_ms <= one.started()[0] < at_ms)
-        found = _state(session, last.after, address, at_ms, "after")
-        return found._replace(ahead=ahead) if found.state is not None else found
+        last = max(kept, key=lambda at: (ended[at], at))
+        found = _state(session, work.after(last), last, ended[last], "after")
+        if found.state is None:
+            return found
+        ahead = [at for at in left if since_ms <= begun[at] < ended[last]]
+        return found._replace(ahead=tuple(sorted(ahead, key=lambda at: (ended[at], at))))
     if not left:
         return FolderState(None, "no step has recorded its state")
-    first = min(left, key=FolderWork.started)
-    at_ms, address = first.started()
-    return _state(session, first.start, address, at_ms, "before")
+    first = min(left, key=lambda at: (begun[at], at))
+    return _state(session, work.before(first), first, begun[first], "before")
 
 
 def _state(session: str, digest: str | None, step: str, at_ms: int, when: str) -> FolderState:

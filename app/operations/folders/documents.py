@@ -23,12 +23,21 @@ def own_folder(document: AnyDocument, settings: Settings) -> OwnFolder | None:
         return None
     if document.cwd is None:
         raise InvalidDocument("worktree", True, "name the folder to start from in cwd")
-    root = str(settings.worktrees_root.resolve())
-    own = OwnFolder(root, document.cwd, prefix_in_repository(document.cwd))
+    own = own_folder_from(document.cwd, settings)
     asked = document.worktree
     if not isinstance(asked, WorktreeOptions):
         return own
     return own._replace(copy_files=asked.copy_files, prepare=asked.prepare or "")
+
+
+def own_folder_from(origin: str, settings: Settings) -> OwnFolder:
+    """Computes the folder that a session which is started in a folder would have to itself."""
+    return OwnFolder(worktrees_of(settings), origin, prefix_in_repository(origin))
+
+
+def worktrees_of(settings: Settings) -> str:
+    """Returns the real path of the folder of all worktrees, as sessions record it."""
+    return str(settings.worktrees_root.resolve())
 
 
 def own_facts(session: str, own: OwnFolder | None) -> str:

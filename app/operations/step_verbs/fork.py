@@ -285,8 +285,7 @@ class Forks:
             source=fields.get("source", ""),
             made_from=json.dumps(made_from),
         ).within(plan.own, target.id)
-        if plan.own is not None:
-            asker = asker._replace(own=plan.own)
+        asker = asker._replace(own=plan.own)
         sealed = self._environments.encrypt(target, asker.environment)
         new = self._submissions.fields_of(target, plan.program, about, asker, sealed)
         size = len(plan.program.text.encode())

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import base64
-import gzip
-import json
 from collections.abc import Mapping
+from functools import partial
 from typing import NamedTuple
 
 from app.compiler.workspaces import in_own_folder, opening_inputs, own_folder_of
@@ -15,7 +13,9 @@ from app.domain.program import Action, Program
 from app.domain.routing import Join
 from app.domain.workspaces import OwnFolder
 from app.errors import ControlRefused, InvalidDocument
-from app.fleet.repository_top import prefix_in_repository
+from app.history.snapshot import Snapshot
+from app.operations.folders.documents import own_folder_from, worktrees_of
+from app.queries.presenters import diff_view
 from app.resume.forking import KeptOutcomes, steps_left
 from app.resume.recorded_folder import FolderWork, find_recorded_state, writes_folder
 from app.resume.rewind import Rewind
@@ -62,7 +62,7 @@ class ForkFolders:
         )
         if not folder or not works:
             return ForkFolder()
-        own = own_folder_of(old, str(self._settings.worktrees_root.resolve()))
+        own = own_folder_of(old, worktrees_of(self._settings))
         if as_is and own is not None:
             hint = "the session has a folder of its own, and its fork gets another; leave it out"
             raise InvalidDocument("folder", "as-is", hint)
@@ -78,34 +78,24 @@ class ForkFolders:
             raise ControlRefused(ref.id, "fork", "a session with a folder of its own", hint)
         if found.state is None:
             raise _not_recorded(folder, found.why)
-        if own is None:
-            root = str(self._settings.worktrees_root.resolve())
-            own = OwnFolder(root, folder, prefix_in_repository(folder))
+        own = own or own_folder_from(folder, self._settings)
         ahead = [
             f"its folder has the work of {step} already, which runs again" for step in found.ahead
         ]
         return ForkFolder(own._replace(state=found.state), tuple(ahead))
 
-    def _work(self, ref: SessionRef, program: Program) -> list[FolderWork]:
+    def _work(self, ref: SessionRef, program: Program) -> FolderWork:
         """What the steps that may have changed the folder of a session recorded of it."""
         names = self._store.names(ref, "steps")
         writers = [name for name in names if writes_folder(program, path_of(name))]
         records = self._store.steps(ref, writers)
-        ended = [at for at, one in records.items() if one.ended and one.state != "skipped"]
-        outcomes = self._store.values(ref, "out", ended)
-        found = [FolderWork(at, records[at], json.loads(outcomes.get(at, "{}"))) for at in ended]
-        if not found:
-            return []
-        first = min(found, key=FolderWork.started)
-        before = self._before(ref, first.address)
-        return [one._replace(before=before) if one is first else one for one in found]
+        ended = {at: one for at, one in records.items() if one.ended and one.state != "skipped"}
+        outcome = Snapshot(self._store, ref).outcome
+        return FolderWork(ended, outcome, partial(self._diffed_from, ref))
 
-    def _before(self, ref: SessionRef, address: str) -> str | None:
-        """The digest of the folder before a step, as its stored diff has it."""
+    def _diffed_from(self, ref: SessionRef, address: str) -> str | None:
         packed = self._store.values(ref, "diffs", [address]).get(address)
-        if packed is None:
-            return None
-        return str(json.loads(gzip.decompress(base64.b64decode(packed)))["before"])
+        return None if packed is None else diff_view(address, packed).before
 
 
 def with_own_folder(

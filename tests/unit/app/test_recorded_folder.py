@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -36,12 +37,27 @@ def level(node: str, run: str, iteration: int, **kept: str) -> Level:
     return Level(node, run, iteration, 9, 9, kept, (), {})
 
 
-def work(
-    address: str, since: int, ended: int, digest: str | None = None, **more: Any
-) -> FolderWork:
-    outcome = {"digest": digest, "no_diff": more.pop("no_diff", None)}
+class One(NamedTuple):
+    """What one step has recorded of the folder."""
+
+    address: str
+    record: StepRecord
+    outcome: dict[str, Any]
+    before: str | None
+
+
+def work(address: str, since: int, ended: int, digest: str | None = None, **more: str) -> One:
+    outcome = {"digest": digest, "no_diff": more.get("no_diff")}
+    record = StepRecord(state="succeeded", since=since, ended=ended)
+    return One(address, record, outcome, more.get("before"))
+
+
+def together(works: Iterable[One]) -> FolderWork:
+    by_address = {one.address: one for one in works}
     return FolderWork(
-        address, StepRecord(state="succeeded", since=since, ended=ended), outcome, **more
+        {at: one.record for at, one in by_address.items()},
+        lambda at: by_address[at].outcome,
+        lambda at: by_address[at].before,
     )
 
 
@@ -76,20 +92,20 @@ def test_state_is_that_after_the_last_kept_step() -> None:
         work("b", 20, 40, "git:after-b"), work("a", 10, 30, "git:after-a"),
         work("c", 25, 50, "git:after-c"), work("c~0", 41, 45, "git:later"),
     ]  # fmt: skip
-    found = find_recorded_state("s", kept, works)
+    found = find_recorded_state("s", kept, together(works))
     assert found.state == RecordedState("s", "after-b", "b", 40)
     assert found.ahead == ("c",)
-    assert find_recorded_state("s", kept, works, since_ms=26).ahead == ()
+    assert find_recorded_state("s", kept, together(works), since_ms=26).ahead == ()
 
 
 def test_state_without_a_kept_step_is_that_before_the_first_one() -> None:
     kept = KeptOutcomes(Rewind((Join("", ()), Join("a", ()), Join("b", ()))), Turns())
     later = work("b", 20, 40, "git:after-b")
     changed = work("a", 10, 50, "git:after-a", before="git:before-a")
-    found = find_recorded_state("s", kept, [later, changed])
+    found = find_recorded_state("s", kept, together([later, changed]))
     assert found.state == RecordedState("s", "before-a", "a", 10)
     unchanged = work("a", 10, 50, "git:same", no_diff="unchanged")
-    assert find_recorded_state("s", kept, [later, unchanged]).state == RecordedState(
+    assert find_recorded_state("s", kept, together([later, unchanged])).state == RecordedState(
         "s", "same", "a", 10
     )
 
@@ -103,9 +119,9 @@ def test_state_without_a_kept_step_is_that_before_the_first_one() -> None:
         ([work("c", 1, 2, "git:x")], "its state before c was not recorded"),
     ],
 )
-def test_missing_state_is_explained(works: list[FolderWork], why: str) -> None:
+def test_missing_state_is_explained(works: list[One], why: str) -> None:
     kept = KeptOutcomes(Rewind((Join("", ()), Join("c", ()))), Turns())
-    assert find_recorded_state("s", kept, works) == (None, why, ())
+    assert find_recorded_state("s", kept, together(works)) == (None, why, ())
 
 
 def test_agents_tools_and_child_sessions_may_write_in_the_folder() -> None:
