@@ -120,7 +120,7 @@ TEST = -m pytest --dist worksteal -m "not slow and not faults"
 # Coverage doubles the cost of what it measures, so tests of whole programs run without it.
 MEASURED := tests/unit tests/engine tests/integration/api tests/integration/engine tests/integration/fleet $(PACKAGES)
 
-test: setup-dev agents ## the tests, in WORKERS processes, with branch coverage; then one further Redis server
+test: setup-dev agents ## the tests, in WORKERS processes with branch coverage and in WAITING without; then one further Redis server
 	ended=0; \
 	$(PY) $(TEST) -n $(WORKERS) $(MEASURED) --cov --cov-report=term:skip-covered --cov-fail-under=90 || ended=1; \
 	$(PY) $(TEST) -n $(WAITING) tests $(addprefix --ignore=,$(filter tests/%,$(MEASURED))) || ended=1; \
