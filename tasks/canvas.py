@@ -63,10 +63,7 @@ class Canvas:
     def strays(
         self, gone: Callable[[str, Sequence[str]], set[str]], *, drop: bool
     ) -> Sequence[QueueDepth]:
-        """Count each queue's messages and those of deleted sessions; with `drop`, remove these.
-
-        Empty if the broker is unreachable.
-        """
+        """Count messages per queue, and those of deleted sessions (`drop` removes); [] if away."""
         try:
             with self._celery.connection_for_read() as connection:
                 return list(scan_queues(connection.default_channel, gone, drop=drop))

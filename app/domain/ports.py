@@ -25,7 +25,7 @@ class Carrier(Protocol):
     def strays(
         self, gone: Callable[[str, Sequence[str]], set[str]], *, drop: bool
     ) -> Sequence[QueueDepth]:
-        """List the broker's queues with their stray messages; `drop` removes these.
+        """Count messages per queue, and those of deleted sessions (`drop` removes); [] if away.
 
         `gone` takes a queue and the sessions that have messages in it, and returns the deleted
         ones. Their messages are the stray ones.

@@ -170,7 +170,7 @@ class SessionControl:
         limits = {**plan.limits, **_limits(arguments)}
         more: dict[str, JsonValue] = {"budget": limits}
         if arguments["verb"] == "resume":
-            plan, more["defines"] = self._definitions.at_resume(ref, plan)
+            plan, more["defines"] = self._definitions.adopt_changes(ref, plan)
         return self._transitions.run("control", ref, {**arguments, **plan.arguments(), **more})
 
     def _check_limit(

@@ -252,7 +252,7 @@ class Tokens:
         return None if token is None else token.owner
 
     def views(self) -> list[TokenView]:
-        """Return all tokens with a valid signature, newest first."""
+        """Return a view of each token with a valid signature, newest first, expired ones too."""
         uses = self._store.last_uses()
         found = [self._open(text, id_) for id_, text in self._store.all().items()]
         tokens = sorted((t for t in found if t), key=lambda t: (t.created_ms, t.id), reverse=True)

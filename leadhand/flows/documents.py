@@ -33,7 +33,7 @@ from leadhand.flows.steps import (
     WorkStep,
     Written,
 )
-from leadhand.flows.structure import faults
+from leadhand.flows.structure import structural_faults
 from leadhand.flows.tool_step import ToolStep
 from leadhand.flows.typed_inputs import with_texts
 from leadhand.graphs.documents import GraphDocument
@@ -339,7 +339,7 @@ class FlowDefinition(Written):
     def _well_formed(self, info: ValidationInfo) -> FlowDefinition:
         if info.context is ANY_STRUCTURE:
             return self
-        fault = next(faults(self), None)
+        fault = next(structural_faults(self), None)
         if fault is not None:
             raise FlowMalformed(fault)
         return self

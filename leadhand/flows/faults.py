@@ -19,7 +19,7 @@ from leadhand.flows.documents import (
     is_input_name,
 )
 from leadhand.flows.steps import FieldFaulty, FlowMalformed
-from leadhand.flows.structure import INPUT_REFERENCE, Fault, faults
+from leadhand.flows.structure import INPUT_REFERENCE, Fault, structural_faults
 from leadhand.models.patterns import form_of
 from leadhand.models.suggestions import nearest_field
 from leadhand.models.validation_messages import plain_message
@@ -65,9 +65,9 @@ def all_faults(model: type[FlowDefinition], given: JsonValue) -> Found:
 
 
 def _of_structure(flow: FlowDefinition) -> Iterator[Fault]:
-    yield from faults(flow)
+    yield from structural_faults(flow)
     for name, other in getattr(flow, "flows", {}).items():
-        for fault in faults(other):
+        for fault in structural_faults(other):
             yield fault._replace(path=f"flows.{name}.{fault.path}")
 
 

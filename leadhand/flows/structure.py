@@ -79,8 +79,8 @@ def nest_steps(steps: tuple[FlowStep, ...], path: str = "steps") -> tuple[Placed
     return _List(steps, path).arranged
 
 
-def faults(flow: FlowDefinition) -> Iterator[Fault]:
-    """Yields the structural errors of a flow, with their paths, in order."""
+def structural_faults(flow: FlowDefinition) -> Iterator[Fault]:
+    """Yields the structural errors of a parsed flow with their paths, in the order of its steps."""
     if not flow.steps:
         yield Fault("steps", "the flow has no steps; add at least one")
     for fault in faults_of_typed(flow.input_schema, flow.inputs):
@@ -92,7 +92,7 @@ def faults(flow: FlowDefinition) -> Iterator[Fault]:
 
 def faults_of_files(flow: FlowDefinition, brought: Brought) -> Iterator[Fault]:
     """Yields the errors of references in a flow's command and Markdown files, without its own."""
-    known = set(faults(flow))
+    known = set(structural_faults(flow))
     found = _faults_in(
         nest_steps(flow.steps),
         in_loop=False,

@@ -78,8 +78,8 @@ def carry_out_own(task: BodyTask, git: Git) -> Outcome:
             return _discard(task, git, home, force=asked.force)
 
 
-def own_folder_failure(inputs: Mapping[str, JsonValue], session: str, root: Path) -> None:
-    """Raises WorkspaceRefused if a session's folder is gone or off its branch; else reopens it."""
+def require_own_folder(inputs: Mapping[str, JsonValue], session: str, root: Path) -> None:
+    """Opens a session's folder again; raises WorkspaceRefused if it is gone or off its branch."""
     home = _home_of(inputs, session, root)
     check_folder(Git(home.origin), home)
     reopen(home.path)

@@ -21,8 +21,8 @@ from workers.attempt.own_folder_step import (
     STEPS,
     carry_out_own,
     is_unopened,
-    own_folder_failure,
     own_target,
+    require_own_folder,
     require_same,
 )
 from workers.attempt.reservation import removable, reserved
@@ -96,7 +96,7 @@ def turn_failure(work: Work, root: Path) -> Outcome | None:
         return None
     try:
         if work.workspace["do"] == "open":
-            own_folder_failure(work.workspace, work.ref.id, root)
+            require_own_folder(work.workspace, work.ref.id, root)
         elif work.workspace["do"] == "make":  # the resolver of a merge works on no branch
             made = _Made.model_validate(work.workspace)
             _check_task(work.cwd, made)

@@ -35,7 +35,7 @@ def open_here(path: Path) -> int:
 
 
 def close_here(opened: int) -> None:
-    """Close a descriptor that `open_here` returned; a plain os.close would leave it registered."""
+    """Unregister and close a descriptor that `open_here` returned."""
     with _guard:
         _opened.discard(opened)
         os.close(opened)

@@ -61,10 +61,12 @@ class SubmitDefinitions:
         mark, folder = fields.get("definitions", ""), fields.get("defined_in", "")
         return Found(self._registry.definitions(ref, mark), folder)
 
-    def at_resume(self, ref: SessionRef, plan: ResumePlan) -> tuple[ResumePlan, JsonValue]:
-        """Returns a pair: the resume plan, and the changed definitions to adopt or None.
+    def adopt_changes(self, ref: SessionRef, plan: ResumePlan) -> tuple[ResumePlan, JsonValue]:
+        """Reads a session's definitions again; returns the resume plan, and what to adopt or None.
 
-        The plan then holds for the session as it is now: the signature covers all of it.
+        None if they did not change, if the session has not stopped or failed, or if this server may
+        not sign them. Otherwise the plan holds for the session as it is now, since the signature
+        covers all of it.
         """
         fields = self._store.fields(ref)
         if fields.get("status") not in (SessionStatus.STOPPED, SessionStatus.FAILED):

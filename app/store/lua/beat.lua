@@ -2,7 +2,7 @@
 -- Arguments: address, fence, nonce, lease_ms, spent? (cost and tokens that the attempt has used so far)
 -- Returns: ok(lease) | stop(lease) | cancel(lease), each with children (whether one that the attempt started is at
 --   work) | lost
---- @requires addresses, attempts, dispatch, loops, records, transaction, tree/children, usage/usage
+--- @requires addresses, attempts, dispatch, records, transaction, tree/children, turn_records, usage/usage
 local EXIT_GRACE_MS = 3000   -- the step that called exit has this long to finish
 
 return function(tx)
@@ -21,7 +21,7 @@ return function(tx)
   end
   tx.reply.lease = step.lease
   tx.reply.children = children.any_of_attempt(tx, address)
-  if not loops.all_open(tx, addresses.block_of(address)) then
+  if not turn_records.all_open(tx, addresses.block_of(address)) then
     local exited = tonumber(redis.call('HGET', tx.keys.session, 'exited_at') or 0)
     if tx.session.exit_by == address and exited <= tx.now and tx.now < exited + EXIT_GRACE_MS then
       return transaction.reply(tx, 'ok')

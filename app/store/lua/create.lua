@@ -7,8 +7,8 @@
 -- Document: of the program, if the routes are given.
 -- Returns: created | exists(session) | conflict | taken | refused | tree_limit(why, limit) | quota(why) |
 --   label_taken(session) | other_store | no_program
---- @requires budgets, dispatch, events, labels, loops, programs, quotas, sessions, steps/shares, transaction
---- @requires tree/parents, turns
+--- @requires budgets, dispatch, events, labels, programs, quotas, sessions, steps/shares, transaction, tree/parents
+--- @requires turn_records, turns
 
 -- The session that has the idempotency key already, and the digest of its request.
 local function find_existing(tx)
@@ -56,7 +56,7 @@ return function(tx)
   events.emit(tx, 'session.created', '', {status = 'active'})
   if budgets.limits(tx).wall_ms then budgets.start_clock(tx, budgets.limits(tx).wall_ms) end
   shares.begin(tx)
-  loops.open(tx, '', {})
+  turn_records.open(tx, '', {})
   turns.open_block(tx, '')
   dispatch.run(tx)
   transaction.flush(tx)

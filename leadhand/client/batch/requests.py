@@ -57,7 +57,7 @@ def numbered_items(items: Sequence[BatchItemView], before: int) -> list[BatchIte
 def batch_stopped(
     error: LeadhandError, items: Sequence[BatchItemView], keys: Sequence[str]
 ) -> BatchStopped:
-    """Builds the BatchStopped error for a failed request, with the items before it and all keys."""
+    """Returns a BatchStopped error (not raised) for a failed request: items before it, all keys."""
     problem = numbered(error.problem, len(items)) if isinstance(error, Refused) else None
     item = _ITEM.match((problem and problem.field) or "")
     why = f"{item[0]}: {problem}" if item else str(error)

@@ -21,7 +21,7 @@ FAULTS = (
     Fault(
         "busy in an ended turn",
         "lib/steps/retries",
-        "busy.tries or not loops.all_open(tx, addresses.block_of(address))",
+        "busy.tries or not turn_records.all_open(tx, addresses.block_of(address))",
         "busy.tries",
         seed=50,
     ),
@@ -35,7 +35,7 @@ FAULTS = (
     Fault(
         "what ends is tried again",
         "lib/outcomes",
-        "step.failed <= r.retries and loops.all_open(tx, addresses.block_of(address))",
+        "step.failed <= r.retries and turn_records.all_open(tx, addresses.block_of(address))",
         "step.failed <= r.retries",
         seed=50,
     ),

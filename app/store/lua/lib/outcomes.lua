@@ -1,7 +1,6 @@
 -- Outcomes: the one way in which a step ends.
---- @requires addresses, budgets, cancellation, events, indexes/changes, loops, programs, quotas, records
---- @requires results/artifacts, sessions, steps/retries, steps/shares, tree/children, turns, usage/statistics
---- @requires usage/usage
+--- @requires addresses, budgets, cancellation, events, indexes/changes, programs, quotas, records, results/artifacts
+--- @requires sessions, steps/retries, steps/shares, tree/children, turn_records, turns, usage/statistics, usage/usage
 local outcomes = {}
 
 -- Closes the outermost turn around a block that is ending, if nothing runs below it.
@@ -85,7 +84,7 @@ end
 -- Ends a running or parked step, once, and releases what follows.
 function outcomes.finish(tx, address, step, word, verdict, reason, text)
   local block = addresses.block_of(address)
-  local open = loops.all_open(tx, block)
+  local open = turn_records.all_open(tx, block)
   shares.leave_out_wait(tx, step)
   if open then shares.cover(tx, block, programs.route_of(tx, address).weight) end
   record(tx, address, step, word, verdict, reason, text)
@@ -107,7 +106,7 @@ function outcomes.fail_attempt(tx, address, step, reason, retryable, text)
   local r = programs.route_of(tx, address)
   step.failed = (step.failed or 0) + 1
   usage.tally(tx, address, 'attempts_failed')
-  if not (retryable and step.failed <= r.retries and loops.all_open(tx, addresses.block_of(address))) then
+  if not (retryable and step.failed <= r.retries and turn_records.all_open(tx, addresses.block_of(address))) then
     return outcomes.finish(tx, address, step, 'failed', tx.args.verdict, reason, text)
   end
   step.failure = tx.args.failure or (reason and reason.text)   -- for the next attempt
@@ -119,7 +118,7 @@ end
 function outcomes.hand_back(tx, address, step, kind, fields)
   fields.fence = step.fence
   events.emit(tx, kind, address, fields)
-  if loops.all_open(tx, addresses.block_of(address)) then
+  if turn_records.all_open(tx, addresses.block_of(address)) then
     retries.make_ready(tx, address, step)
   else
     cancellation.cancel_step(tx, address, step)

@@ -1,7 +1,7 @@
 -- Resuming from a point: nodes that run again get a next run, in whose joins the nodes that count as done have
 -- arrived.
---- @requires addresses, cancellation, events, joins, ledger, locks/locks, loops, programs, records, tree/children
---- @requires steps/shares, steps/skips, turns
+--- @requires addresses, cancellation, events, joins, ledger, locks/locks, programs, records, steps/shares, steps/skips
+--- @requires tree/children, turn_records, turns
 local resume = {}
 
 -- Opens the root of a session that has failed.
@@ -87,9 +87,9 @@ end
 -- Opens the next run of a loop at the iteration of an older run.
 local function open_at(tx, block, level)
   local id = addresses.turn_address(block, level.node, programs.run_of(tx, block, level.node))
-  local max = loops.raised_limit(tx, id) or level.max
+  local max = turn_records.raised_limit(tx, id) or level.max
   local iteration = math.min(level.iteration, max)
-  loops.open(tx, id, {iteration = iteration, max = max, left = level.left,
+  turn_records.open(tx, id, {iteration = iteration, max = max, left = level.left,
     origin = {run = level.run, opened = level.iteration, kept = level.kept}})
   local label = programs.route_of(tx, id).label
   events.emit(tx, 'loop.opened', id, {iteration = iteration, max = max, label = label, from = level.run})

@@ -1,7 +1,7 @@
 -- The walk through a program: starting nodes, arriving at joins, iterating, ending early, closing. These functions call
 -- each other, so one outcome may cascade through many turns.
---- @requires addresses, budgets, cancellation, conditions, events, hints, joins, ledger, locks/locks, loops, programs
---- @requires records, sessions, steps/shares, steps/skips, tree/children, usage/statistics
+--- @requires addresses, budgets, cancellation, conditions, events, hints, joins, ledger, locks/locks, programs
+--- @requires records, sessions, steps/shares, steps/skips, tree/children, turn_records, usage/statistics
 local turns = {}
 
 -- Starts the first nodes of a block.
@@ -18,9 +18,9 @@ end
 local function open_loop(tx, block, name, r, run, left, allowed)
   local id = addresses.turn_address(block, name, run)
   if records.load(tx, 'turns', id) then return end
-  local max = allowed or loops.raised_limit(tx, id) or r.max
+  local max = allowed or turn_records.raised_limit(tx, id) or r.max
   if max > 0 and budgets.is_spent(tx, 0) then return turns.end_spent(tx) end
-  loops.open(tx, id, {iteration = math.min(1, max), max = max, left = left or r.retries})
+  turn_records.open(tx, id, {iteration = math.min(1, max), max = max, left = left or r.retries})
   events.emit(tx, 'loop.opened', id, {iteration = math.min(1, max), max = max, label = r.label})
   if max > 0 then return turns.open_block(tx, id .. '[1]') end
   turns.close(tx, id, 'max_iterations', {code = 'max_iterations', text = 'it may not turn at all', at = id})
@@ -30,7 +30,7 @@ end
 local function open_items(tx, block, name, r, run)
   local id = addresses.turn_address(block, name, run)
   if records.load(tx, 'turns', id) then return end
-  local width, first = loops.open_each(tx, id, addresses.within(block, name), r)
+  local width, first = turn_records.open_each(tx, id, addresses.within(block, name), r)
   for item = 1, first do hints.make_ready(tx, id .. '#' .. item, {}) end
   if width == 0 then turns.close(tx, id, 'accept', {code = 'done'}) end
 end
@@ -54,7 +54,7 @@ end
 -- Ends an iteration without accept: opens the next one, or closes the turn.
 function turns.finish_iteration(tx, id, iteration, reason)
   local turn = records.load(tx, 'turns', id)
-  local still = loops.stagnates(tx, id, turn)
+  local still = turn_records.stagnates(tx, id, turn)
   if iteration < turn.max and budgets.is_spent(tx, 1) then return turns.end_spent(tx) end
   ledger.append(tx, id, iteration, 'retry', reason)
   if iteration >= turn.max then return turns.close(tx, id, 'max_iterations') end
@@ -95,7 +95,7 @@ end
 function turns.arrive_item(tx, id, item)
   local turn = records.load(tx, 'turns', id)
   if joins.arrive(tx, id .. '#', item, turn.width) then return turns.close(tx, id, 'accept', {code = 'done'}) end
-  local following = loops.take_item(tx, id, turn)
+  local following = turn_records.take_item(tx, id, turn)
   if following then hints.make_ready(tx, id .. '#' .. following, {}) end
 end
 
@@ -166,7 +166,7 @@ local STATUS = {accept = 'completed', exit = 'exited', abort = 'aborted'}
 -- Closes a turn. Closing the root ends the session.
 function turns.close(tx, id, verdict, reason)
   local turn = records.load(tx, 'turns', id)
-  if verdict == 'max_iterations' then reason = reason or loops.limit_reason(tx, id, turn) end
+  if verdict == 'max_iterations' then reason = reason or turn_records.limit_reason(tx, id, turn) end
   turn.state, turn.verdict, turn.reason, turn.ended, turn.id = 'closed', verdict, reason, tx.now, nil
   records.save(tx, 'turns', id)
   redis.call('ZREM', tx.keys.open, id)

@@ -4,7 +4,8 @@
 --   part), again, levels and threads (what runs, as for a resume), warnings, origin (its base; updated? if at rest)
 -- Document: of the program.
 -- Returns: created | exists(session) | conflict | taken | torn | quota(why) | other_store
---- @requires budgets, dispatch, events, loops, programs, quotas, results/artifacts, resume, sessions, transaction
+--- @requires budgets, dispatch, events, programs, quotas, results/artifacts, resume, sessions, transaction
+--- @requires turn_records
 
 local SIZE = {ledger = 'LLEN'}
 
@@ -62,7 +63,7 @@ return function(tx)
   transaction.read_session(tx)
   events.emit(tx, 'session.created', '', {status = 'active'})
   if budgets.limits(tx).wall_ms then budgets.start_clock(tx, budgets.limits(tx).wall_ms) end
-  loops.open(tx, '', {})
+  turn_records.open(tx, '', {})
   resume.run_again(tx, args.again, args.levels, args.threads)
   dispatch.run(tx)
   transaction.flush(tx)

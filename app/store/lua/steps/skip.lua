@@ -4,8 +4,8 @@
 --   (statuses in which this is allowed), reason, nonce, seen? (the state that the caller saw), by? and fence? (the step
 --   that asks)
 -- Returns: done (also if repeated) | refused(status) | changed(status) | begun(state, by: its address) | unknown
---- @requires control/checks, dispatch, locks/calls, loops, outcomes, records, sessions, steps/skips
---- @requires transaction, tree/children
+--- @requires control/checks, dispatch, locks/calls, outcomes, records, sessions, steps/skips, transaction
+--- @requires tree/children, turn_records
 
 local DIRECT = {ready = true, parked = true}
 
@@ -16,7 +16,7 @@ local function state_of(tx, asked)
   local turn = records.load(tx, 'turns', asked.address)
   if turn then return turn.verdict ~= 'skipped' and turn.state or nil end
   -- The block of a failed session's outermost steps is opened again by its resume.
-  if asked.block ~= '' and not loops.all_open(tx, asked.block) then return 'cancelled' end
+  if asked.block ~= '' and not turn_records.all_open(tx, asked.block) then return 'cancelled' end
 end
 
 -- Settles a ready or parked step as skipped; the child that it waits for is aborted.

@@ -1,5 +1,5 @@
 -- Retries: makes a step ready again, and decides how long a failed or busy one waits.
---- @requires addresses, events, hints, locks/locks, loops, sessions, tree/children
+--- @requires addresses, events, hints, locks/locks, sessions, tree/children, turn_records
 local retries = {}
 
 -- Removes a step from the lists of its state, and releases its locks.
@@ -30,7 +30,8 @@ end
 -- Retries a step whose service was busy. That is no failed attempt, and has a number of tries of its own.
 function retries.retry_busy(tx, address, step, reason)
   local busy, before = tx.args.busy, step.busy or 0
-  if not busy or before >= busy.tries or not loops.all_open(tx, addresses.block_of(address)) then return false end
+  local may_start = turn_records.all_open(tx, addresses.block_of(address))
+  if not busy or before >= busy.tries or not may_start then return false end
   step.busy = before + 1
   retry_later(tx, address, step, reason, busy.after_ms or math.min(1000 * 2 ^ before, 60000))
   return true

@@ -1,9 +1,9 @@
--- The records of turns: runs of loops and of for_each nodes. Opening them, and deciding whether a loop may continue.
+-- The records of turns (runs of loops and of for_each nodes): opening and reading them, and what limits an iteration.
 --- @requires addresses, programs, records, steps/shares
-local loops = {}
+local turn_records = {}
 
 -- Writes the record of a new turn.
-function loops.open(tx, id, turn)
+function turn_records.open(tx, id, turn)
   turn.state, turn.since = 'open', tx.now
   records.store(tx, 'turns', id, turn)
   redis.call('ZADD', tx.keys.open, 0, id)
@@ -11,16 +11,16 @@ function loops.open(tx, id, turn)
 end
 
 -- Opens the turn of a for_each. Returns the number of its items, and how many of them start at once.
-function loops.open_each(tx, id, path, r)
+function turn_records.open_each(tx, id, path, r)
   local width = r.width
   if width < 0 then width = tonumber(redis.call('HGET', tx.keys.widths, path) or 0) end
   local first = math.min(width, r.at_once or width)
-  loops.open(tx, id, {each = true, width = width, begun = r.at_once and first or nil})
+  turn_records.open(tx, id, {each = true, width = width, begun = r.at_once and first or nil})
   return width, first
 end
 
 -- The number of the next item of a for_each that limits how many run at once; nil if there is none.
-function loops.take_item(tx, id, turn)
+function turn_records.take_item(tx, id, turn)
   if not turn.begun or turn.begun >= turn.width then return nil end
   turn.begun = turn.begun + 1
   records.save(tx, 'turns', id)
@@ -28,7 +28,7 @@ function loops.take_item(tx, id, turn)
 end
 
 -- Whether each turn around a block lets steps start.
-function loops.all_open(tx, block)
+function turn_records.all_open(tx, block)
   for _, around in ipairs(addresses.turns_around(block)) do
     local turn = records.load(tx, 'turns', around.id)
     if not turn or turn.state ~= 'open' then return false end
@@ -38,7 +38,7 @@ function loops.all_open(tx, block)
 end
 
 -- The iteration limit that a resume sets: for the loop that it names, else for the outermost loops.
-function loops.raised_limit(tx, id)
+function turn_records.raised_limit(tx, id)
   local named, is_meant = tx.args.max_of, nil
   if named then
     is_meant = addresses.path_of(tx, id) == named
@@ -49,7 +49,7 @@ function loops.raised_limit(tx, id)
 end
 
 -- Whether a loop repeats the same result: its judge signs each iteration with a digest of the work.
-function loops.stagnates(tx, id, turn)
+function turn_records.stagnates(tx, id, turn)
   if tx.args.ledger ~= id then return false end
   turn.same = tx.args.signature and (turn.signature == tx.args.signature and turn.same + 1 or 1)
   turn.signature = tx.args.signature
@@ -58,11 +58,11 @@ function loops.stagnates(tx, id, turn)
 end
 
 -- Why a loop that reached its iteration limit has ended: without accept by a judge, or without a break.
-function loops.limit_reason(tx, id, turn)
+function turn_records.limit_reason(tx, id, turn)
   local r = programs.route_of(tx, id)
   local within = 'within ' .. turn.max .. (turn.max == 1 and ' iteration' or ' iterations')
   local text = r.breaks and r.label .. ': no break came ' .. within or 'not accepted ' .. within
   return {code = 'max_iterations', text = text, at = id}
 end
 
-return loops
+return turn_records
