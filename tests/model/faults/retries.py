@@ -21,7 +21,7 @@ FAULTS = (
     Fault(
         "busy in an ended turn",
         "lib/steps/retries",
-        "busy.tries or not turn_records.all_open(tx, addresses.block_of(address))",
+        "busy.tries or not may_start",
         "busy.tries",
         seed=50,
     ),
