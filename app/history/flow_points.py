@@ -41,7 +41,7 @@ def end_of(program: Program, origin: str) -> str:
 
 
 def start_of(program: Program, origin: str) -> str:
-    """Returns the path of the first program node that a step of the flow's file was compiled to."""
+    """Returns the path of the first node made from the flow step at a path like `steps[2]`."""
     return next(path for path, node in program.walk() if node.origin and node.origin.path == origin)
 
 

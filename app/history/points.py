@@ -9,7 +9,7 @@ these, and positions are those of its document.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, NoReturn, Protocol
 
 from app.domain.addresses import path_of
@@ -38,6 +38,9 @@ class Known(Protocol):
 
     def step(self, address: str) -> StepRecord | None:
         """Return the record of the step at this address; None if there is none."""
+
+    def steps(self, addresses: Sequence[str]) -> Mapping[str, StepRecord]:
+        """Return the records of the steps at these addresses, without those that have none."""
 
     def turn(self, id_: str) -> TurnRecord | None:
         """Return the record of the run of a loop or for_each at this address; None without one."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 
 from pydantic import JsonValue
@@ -25,6 +25,10 @@ class Snapshot:
         self.turn = cache(self._turn)
         self.outcome = cache(self._outcome)
         self.thread = cache(self._thread)
+
+    def steps(self, addresses: Sequence[str]) -> Mapping[str, StepRecord]:
+        """Return the records of the steps at these addresses, without those that have none."""
+        return self._store.steps(self._ref, addresses)
 
     def _run(self, place: str) -> int:
         return int(self._store.values(self._ref, "runs", [place]).get(place, 1))

@@ -40,6 +40,7 @@ from app.operations.transitions import Transitions
 from app.queries.fleet import Fleet
 from app.queries.sessions import Queries
 from app.resume.iteration_limits import check_ceiling, check_open_loops, loops_opened, open_loops
+from app.resume.kept_items import kept_items
 from app.resume.plan import point_address, rewind_to, rewind_to_failure
 from app.resume.rewind import ResumePlan, Rewind
 from app.security.step_tokens import Caller
@@ -388,8 +389,10 @@ class SessionControl:
             return ResumePlan(rewind=rewind, ended=fields["ended"])
         finished, failed = self._queries.outermost_states(ref, program)
         affected = routing.dependents(program, failed)
-        rewind = Rewind(routing.joins_for_rerun(program, affected, finished))
-        return ResumePlan(rewind=rewind, ended=fields["ended"])
+        joins = routing.joins_for_rerun(program, affected, finished)
+        again = {join.name for join in joins}
+        keeps = kept_items(program.body, again, Snapshot(self._store, ref))
+        return ResumePlan(rewind=Rewind(joins, keeps=keeps), ended=fields["ended"])
 
 
 def _raise_refusal(session: str, verb: Control | Literal["rehome"], answer: Reply) -> None:

@@ -161,7 +161,7 @@ class Migration:
             raise _refusal(
                 ref, fields["status"], f"{why}; resume it as old, or start a new run of the flow"
             )
-        return rewind
+        return rewind.without_kept_items()  # the step may be another one now
 
 
 def _flow_of(program: Program, address: str) -> JsonValue:

@@ -12,6 +12,7 @@ from app.domain.records import Origin
 from app.errors import PositionRefused
 from app.history.points import Known, Position, is_done, position_of, refuse
 from app.resume.conversation_heads import threads_at
+from app.resume.kept_items import kept_addresses, kept_items
 from app.resume.plan import ALL_DONE, Planner, joins_of, rewind_to_failure
 from app.resume.rewind import Rewind
 
@@ -62,7 +63,11 @@ def rewind_of_fork(program: Program, after: str | None, known: Known, anew: set[
     done = {node.id for node in body if is_done(known, node, "")} - reruns
     run = {node.id for node in body} - done
     threads = threads_at(program, known, look.kept_nodes(point, done))
-    return _with_work(Rewind(joins_of(body, run, done), look.levels(point), threads), program)
+    rewind = Rewind(joins_of(body, run, done), look.levels(point), threads)
+    if after is None:
+        keeps = kept_items(body, run, known)
+        rewind = rewind._replace(keeps={name: keeps[name] for name in keeps.keys() - again})
+    return _with_work(rewind if after is None else rewind.without_kept_items(), program)
 
 
 class KeptOutcomes:
@@ -72,6 +77,9 @@ class KeptOutcomes:
         #: The outermost nodes that run again.
         self.again = {join.name for join in rewind.again}
         self._opened = {level.node for level in rewind.levels[:1]}
+        self._items = kept_addresses(rewind.keeps)
+        for level in rewind.levels:
+            self._items |= kept_addresses(level.keeps)
         self._parts = [
             Origin(run=o.run, opened=o.iteration, kept={**o.kept}) for o in rewind.levels
         ]
@@ -83,7 +91,7 @@ class KeptOutcomes:
     def __contains__(self, address: str) -> bool:
         """Whether the fork keeps the outcome of the step with this address."""
         first = path_of(address).partition("/")[0]
-        if first not in self.again and first not in self._opened:
+        if (first not in self.again and first not in self._opened) or address in self._items:
             return True
         return any(_is_part(address, part) for part in self._parts)
 

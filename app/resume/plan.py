@@ -24,6 +24,7 @@ from app.domain.program import (
 from app.domain.reasons import ReasonCode
 from app.domain.records import TurnRecord
 from app.domain.routing import Join
+from app.history.items import Item, item_of
 from app.history.points import (
     At,
     Known,
@@ -37,6 +38,7 @@ from app.history.points import (
     within,
 )
 from app.resume.conversation_heads import KeptNodes, threads_at
+from app.resume.kept_items import kept_items
 from app.resume.rewind import Level, Rewind
 
 #: Used as a node's name: everything that is done in the block counts.
@@ -60,17 +62,19 @@ def rewind_to(program: Program, said: str, known: Known, *, failed: bool) -> Rew
     point = look.advance(position_of(program, said, known))
     if not failed and look.is_at(point):
         return None
-    return look.rewind(point, look.reruns(point), failed=failed)
+    return look.rewind(point, look.reruns(point), failed=failed).without_kept_items()
 
 
 def rewind_before(program: Program, said: str, known: Known, *, failed: bool) -> Rewind | None:
     """Computes what runs again if a session resumes before a step; None if the step is ready.
 
     Within a loop the steps beside it run again, too. If the step is ready to run, a plain resume
-    suffices. Raises PositionRefused if it has not run.
+    suffices. Of a for_each, and before an item of one, the other items that are done are kept.
+    Raises PositionRefused if it has not run.
     """
-    look = Planner(program, known, said)
-    found = position_of(program, said, known)
+    name, item = item_of(program, said, known)
+    look = Planner(program, known, said, item)
+    found = position_of(program, name, known)
     if not look.has_started(found):
         refuse(said, "it has not run; resume the session without it")
     if not failed and look.is_ready(found):
@@ -90,7 +94,8 @@ def rewind_to_failure(program: Program, known: Known) -> Rewind:
     point = look.failure_point()
     done_outermost = look.done_outermost(point)
     run = {node.id for node in program.body} - done_outermost
-    return Rewind(joins_of(program.body, run, done_outermost), look.levels(point), None)
+    keeps = kept_items(program.body, run, known)
+    return Rewind(joins_of(program.body, run, done_outermost), look.levels(point), None, keeps)
 
 
 def used_its_iterations(loop: TurnRecord) -> bool:
@@ -101,10 +106,11 @@ def used_its_iterations(loop: TurnRecord) -> bool:
 class Planner:
     """Computes a rewind from the session's records."""
 
-    def __init__(self, program: Program, known: Known, said: str) -> None:
+    def __init__(self, program: Program, known: Known, said: str, redo: Item | None = None) -> None:
         self._program = program
         self._known = known
         self._said = said
+        self._redo = redo
 
     def rewind(self, point: Position, reruns: set[str], *, failed: bool) -> Rewind:
         """Compute what runs again in a resume after a point, with outermost nodes `reruns`."""
@@ -114,7 +120,8 @@ class Planner:
         run = {node.id for node in body} - done if failed else reruns
         beside = {node.id for node in body} - run
         threads = threads_at(self._program, self._known, self.kept_nodes(point, beside))
-        return Rewind(joins_of(body, run, done), self.levels(point), threads)
+        keeps = kept_items(body, run, self._known, redo=self._redo)
+        return Rewind(joins_of(body, run, done), self.levels(point), threads, keeps)
 
     def point_before(self, point: Position) -> Position:
         """Return the position after the last node that the node at a position depends on."""
@@ -259,6 +266,7 @@ class Planner:
         kept = self._kept_inside(point, depth)
         block = f"{turn}[{iteration}]"
         homes = {name: home(self._known, block, name) for name in kept}
+        again = {node.id for node in loop.body} - kept
         return Level(
             node=loop.id,
             run=turn,
@@ -266,8 +274,9 @@ class Planner:
             max=record.max,
             left=record.left,
             kept=homes,
-            joins=joins_of(loop.body, {n.id for n in loop.body} - kept, kept),
+            joins=joins_of(loop.body, again, kept),
             widths=self._widths(loop, homes),
+            keeps=kept_items(loop.body, again, self._known, block, redo=self._redo),
         )
 
     def _widths(self, loop: Loop, homes: Mapping[str, str]) -> dict[str, str]:

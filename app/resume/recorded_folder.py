@@ -56,7 +56,7 @@ def writes_folder(program: Program, path: str) -> bool:
 def find_recorded_state(
     session: str, outcomes: KeptOutcomes, work: FolderWork, *, since_ms: int = 0
 ) -> FolderState:
-    """Returns the state of the folder after the last step whose outcome a fork copies.
+    """Finds the folder's state after the last copied step; its `state` is None if unknown.
 
     Without such a step it is the state before the first one. Steps before `since_ms`, in ms since
     the epoch, were copied from a session with another folder. Without a state, the result says why.

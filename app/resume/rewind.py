@@ -15,6 +15,17 @@ from app.domain.reasons import Reason
 from app.domain.routing import Join
 
 
+class KeptItems(NamedTuple):
+    """The items of a for_each whose outcomes its next run keeps of an older one, by number."""
+
+    run: str
+    items: tuple[int, ...]
+
+    def argument(self) -> dict[str, JsonValue]:
+        """Convert the kept items to an argument of the Lua function `control`."""
+        return {"run": self.run, "items": [*self.items]}
+
+
 class Level(NamedTuple):
     """One turn that a resume opens."""
 
@@ -29,6 +40,8 @@ class Level(NamedTuple):
     joins: tuple[Join, ...]
     #: The for_each nodes that run again, each with the address that holds its width.
     widths: Mapping[str, str]
+    #: What the for_each nodes that run again keep.
+    keeps: Mapping[str, KeptItems] = MappingProxyType({})
 
     def argument(self) -> dict[str, JsonValue]:
         """Convert the loop iteration to open to an argument of the Lua function `control`."""
@@ -41,6 +54,7 @@ class Level(NamedTuple):
             "kept": {**self.kept},
             "joins": [join.argument() for join in self.joins],
             "widths": {**self.widths},
+            "keeps": {name: kept.argument() for name, kept in self.keeps.items()},
         }
 
 
@@ -51,10 +65,17 @@ class Rewind(NamedTuple):
     levels: tuple[Level, ...] = ()
     #: The thread at which each conversation continues; None leaves them as they are.
     threads: Mapping[str, str] | None = None
+    #: What the outermost for_each nodes that run again keep.
+    keeps: Mapping[str, KeptItems] = MappingProxyType({})
+
+    def without_kept_items(self) -> Rewind:
+        """Return the rewind with all items of each for_each that runs again."""
+        return self._replace(keeps={}, levels=tuple(one._replace(keeps={}) for one in self.levels))
 
     def arguments(self) -> dict[str, JsonValue]:
         """Return the rewind as a dict of named arguments of the Lua function `control`."""
         return {
+            "keeps": {name: kept.argument() for name, kept in self.keeps.items()},
             "again": [join.argument() for join in self.again],
             "levels": [level.argument() for level in self.levels],
             "threads": None if self.threads is None else {**self.threads},

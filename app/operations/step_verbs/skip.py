@@ -17,6 +17,7 @@ from app.domain.reasons import Reason, ReasonCode
 from app.domain.states import FINAL, SessionStatus
 from app.errors import ControlRefused, PositionRefused, SessionChanged, SessionUnknown
 from app.history.completion import step_is_done, turn_is_done
+from app.history.items import Item, item_of
 from app.history.points import address_of, newest_position, nodes_of_step, within
 from app.history.snapshot import Snapshot
 from app.operations.control import PLANS, SessionControl
@@ -45,10 +46,25 @@ class _Target(NamedTuple):
     #: pending, ready, parked, running, open, skipped, done, or ended (without being done).
     state: str
 
+    #: The number of an item of a for_each, from 1; None for the node as a whole.
+    item: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The node, or its item, in its block."""
+        return self.node.id if self.item is None else f"{self.node.id}#{self.item}"
+
     @property
     def place(self) -> str:
-        """The node in its block, without its run."""
-        return within(block_of(self.address), path_of(self.address).rpartition("/")[2])
+        """The node or item at its address, without its run."""
+        address = self.address.rpartition("#")[0] if self.item is not None else self.address
+        return within(block_of(address), self.name)
+
+    def lists(self, program: Program) -> tuple[str, ...]:
+        """The for_each nodes whose list it makes."""
+        return (
+            () if self.item is not None else tuple(routing.widths(program, path_of(self.address)))
+        )
 
 
 class Skip:
@@ -116,13 +132,15 @@ class Skip:
     ) -> list[_Target]:
         """The nodes that one step was made into: several ones only in a flow."""
         known = Snapshot(self._store, ref)
-        if "#" in step:
-            return [_item(program, known, step)]
         try:
-            point = newest_position(program, step, known)
+            name, item = item_of(program, step, known)
+            point = newest_position(program, name, known)
         except PositionRefused as error:
             raise PositionRefused("step", error.value, error.hint) from None
-        found = []
+        found = [] if item is None else [_item(program, known, item)]
+        if found:
+            self._check_status(ref, fields["status"], found, step, inside=bool(point.around))
+            return found
         for node in nodes_of_step(program, point):
             _check_kind(fields["kind"], node, step)
             address = address_of(program, known, point._replace(node=node.id))
@@ -166,7 +184,7 @@ class Skip:
                     "address": target.address,
                     "place": target.place,
                     "block": block_of(target.address),
-                    "lists": [*routing.widths(program, path_of(target.address))],
+                    "lists": [*target.lists(program)],
                 }
                 for target in targets
             ],
@@ -209,12 +227,7 @@ class Skip:
             return ResumePlan(
                 rewind=rewind_before(program, address, known, failed=failed),
                 as_of=fields["updated"],
-                skips=tuple(
-                    SkippedNode(
-                        one.node.id, why, tuple(routing.widths(program, path_of(one.address)))
-                    )
-                    for one in targets
-                ),
+                skips=tuple(SkippedNode(one.name, why, one.lists(program)) for one in targets),
             )
 
         self._control.apply(session, "resume", after=first.address, by=by, seen=seen, planner=plan)
@@ -226,14 +239,15 @@ def _reason(text: str, by: Caller | None) -> Reason:
     return Reason(code=ReasonCode.USER_SKIP, text=why)
 
 
-def _item(program: Program, known: Snapshot, step: str) -> _Target:
-    """The item of a for_each with this address."""
-    record = known.step(step)
-    if record is None or not program.has(path_of(step)):
-        raise PositionRefused("step", step, "no such item has started; name the for_each")
-    if record.state in ("succeeded", "failed", "cancelled"):
-        raise PositionRefused("step", step, f"it is {record.state}; name the for_each")
-    return _Target(program.node(path_of(step)), step, record.state)
+def _item(program: Program, known: Snapshot, item: Item) -> _Target:
+    """The item of a for_each: one that has not started in an open run is pending."""
+    record, turn = known.step(item.address), known.turn(item.run)
+    state = record.state if record is not None else "pending"
+    if state == "succeeded":
+        state = "done"
+    elif state in ("failed", "cancelled") or (turn is not None and turn.state == "closed"):
+        state = "skipped" if state == "skipped" else "ended"
+    return _Target(program.node(path_of(item.run)), item.address, state, item.number)
 
 
 def _state(node: Node, address: str, known: Snapshot) -> str:

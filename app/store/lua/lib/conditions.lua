@@ -35,15 +35,20 @@ function conditions.reason_of(block, given)
     text = given.node .. ' did not say ' .. given.verdict}
 end
 
+-- Records a step as skipped, without a worker. `work` is its weight.
+function conditions.skip_step(tx, address, reason, work)
+  records.store(tx, 'steps', address, {state = 'skipped', ended = tx.now, reason = reason})
+  shares.cover(tx, addresses.block_of(address), work)
+  redis.call('HSET', tx.keys.out, address, cjson.encode({word = 'skipped', reason = reason, text = ''}))
+  events.emit(tx, 'step.settled', address, {word = 'skipped', reason = reason, fence = 0})
+end
+
 -- Records a node as skipped, without a worker. Returns whether it is new: then the node arrives at its joins.
 function conditions.skip(tx, block, name, r, run, reason)
   if r.kind == 'loop' or r.each then return skip_turn(tx, block, name, r, run, reason) end
   local address = addresses.step_address(block, name, run)
   if records.load(tx, 'steps', address) then return false end
-  records.store(tx, 'steps', address, {state = 'skipped', ended = tx.now, reason = reason})
-  shares.cover(tx, block, r.size)
-  redis.call('HSET', tx.keys.out, address, cjson.encode({word = 'skipped', reason = reason, text = ''}))
-  events.emit(tx, 'step.settled', address, {word = 'skipped', reason = reason, fence = 0})
+  conditions.skip_step(tx, address, reason, r.size)
   return true
 end
 

@@ -10,21 +10,21 @@ function turn_records.open(tx, id, turn)
   shares.open(tx, id, turn)
 end
 
--- Opens the turn of a for_each. Returns the number of its items, and how many of them start at once.
+-- Opens the turn of a for_each. Returns its record.
 function turn_records.open_each(tx, id, path, r)
   local width = r.width
   if width < 0 then width = tonumber(redis.call('HGET', tx.keys.widths, path) or 0) end
-  local first = math.min(width, r.at_once or width)
-  turn_records.open(tx, id, {each = true, width = width, begun = r.at_once and first or nil})
-  return width, first
+  turn_records.open(tx, id, {each = true, width = width, begun = 0})
+  return records.load(tx, 'turns', id)
 end
 
--- The number of the next item of a for_each that limits how many run at once; nil if there is none.
+-- The number of the next item of a for_each to start; nil if there is none. Items that are kept have a record.
 function turn_records.take_item(tx, id, turn)
-  if not turn.begun or turn.begun >= turn.width then return nil end
-  turn.begun = turn.begun + 1
-  records.save(tx, 'turns', id)
-  return turn.begun
+  while (turn.begun or turn.width) < turn.width do
+    turn.begun = turn.begun + 1
+    records.save(tx, 'turns', id)
+    if not turn.kept or not records.load(tx, 'steps', id .. '#' .. turn.begun) then return turn.begun end
+  end
 end
 
 -- Whether each turn around a block lets steps start.

@@ -1,7 +1,8 @@
 -- The walk through a program: starting nodes, arriving at joins, iterating, ending early, closing. These functions call
 -- each other, so one outcome may cascade through many turns.
 --- @requires addresses, budgets, cancellation, conditions, events, hints, joins, ledger, locks/locks, programs
---- @requires records, sessions, steps/shares, steps/skips, tree/children, turn_records, usage/statistics
+--- @requires records, sessions, steps/kept_items, steps/shares, steps/skips, tree/children, turn_records
+--- @requires usage/statistics
 local turns = {}
 
 -- Starts the first nodes of a block.
@@ -26,13 +27,25 @@ local function open_loop(tx, block, name, r, run, left, allowed)
   turns.close(tx, id, 'max_iterations', {code = 'max_iterations', text = 'it may not turn at all', at = id})
 end
 
--- Opens a run of a for_each: one step for each item.
+-- Starts the next item of a for_each, if there is one. An item that a user skips is done at once.
+local function start_item(tx, id, turn)
+  local item = turn_records.take_item(tx, id, turn)
+  if not item then return end
+  local why = skips.take(tx, addresses.within(addresses.block_of(id), addresses.name_of(tx, id)) .. '#' .. item)
+  if not why then return hints.make_ready(tx, id .. '#' .. item, {}) end
+  conditions.skip_step(tx, id .. '#' .. item, why, programs.route_of(tx, id).weight)
+  return turns.arrive_item(tx, id, item)   -- a tail call: all items may be skipped
+end
+
+-- Opens a run of a for_each: one step for each item that it does not keep from an older run.
 local function open_items(tx, block, name, r, run)
   local id = addresses.turn_address(block, name, run)
   if records.load(tx, 'turns', id) then return end
-  local width, first = turn_records.open_each(tx, id, addresses.within(block, name), r)
-  for item = 1, first do hints.make_ready(tx, id .. '#' .. item, {}) end
-  if width == 0 then turns.close(tx, id, 'accept', {code = 'done'}) end
+  local turn = turn_records.open_each(tx, id, addresses.within(block, name), r)
+  if turn.width == 0 then return turns.close(tx, id, 'accept', {code = 'done'}) end
+  local kept = kept_items.copy(tx, id, turn.width)
+  turn.kept = kept > 0 and kept or nil
+  for _ = 1, math.min(turn.width - kept, r.at_once or turn.width) do start_item(tx, id, turn) end
 end
 
 -- Starts a node that has all that it needs.
@@ -95,8 +108,7 @@ end
 function turns.arrive_item(tx, id, item)
   local turn = records.load(tx, 'turns', id)
   if joins.arrive(tx, id .. '#', item, turn.width) then return turns.close(tx, id, 'accept', {code = 'done'}) end
-  local following = turn_records.take_item(tx, id, turn)
-  if following then hints.make_ready(tx, id .. '#' .. following, {}) end
+  return start_item(tx, id, turn)
 end
 
 -- Closes a turn that is ending, once no child and no step runs below it.
