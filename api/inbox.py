@@ -29,7 +29,7 @@ class Inbox:
         )
 
     def take(self, session: str) -> Response:
-        """POST .../inbox/read: mark unread messages as read, and return them."""
+        """POST .../inbox/read: mark unread messages (at most 100) as read; return them."""
         requests.query(NoQuery)
         requests.body(requests.NoBody)
         taken = self._engine.inbox.take(

@@ -84,7 +84,7 @@ def _of_core(error: LeadhandError) -> Refused | None:
         case ParentRests():
             return refuse(Kind.CONTROL_REFUSED, _PARENT_RESTS)
         case InvalidDocument():
-            return invalid(tuple(map(_of_invalid, error.all[:NAMED])))
+            return invalid(tuple(map(field_problem, error.all[:NAMED])))
         case AnswerUnfit() | ReferenceUnresolved():
             return _of_fields(error)
         case StoreAway() | SecretDiffers():
@@ -102,7 +102,8 @@ def _of_core(error: LeadhandError) -> Refused | None:
             return _of_kind(error)
 
 
-def _of_invalid(error: InvalidDocument) -> FieldProblem:
+def field_problem(error: InvalidDocument) -> FieldProblem:
+    """Converts the error of one field to the API's form."""
     value = shortened(error.value, field=error.field)
     return FieldProblem(field=error.field, value=value, message=error.hint, hint=error.hint)
 

@@ -14,7 +14,6 @@ from pydantic import (
     ConfigDict,
     Field,
     JsonValue,
-    TypeAdapter,
     ValidationError,
     model_validator,
 )
@@ -27,12 +26,9 @@ from app.domain.control import Seen
 from app.operations.bulk import BulkVerb
 from app.operations.spawn import ParentEnd
 from app.queries.filters import SessionFilter
-from leadhand.flows.documents import AnyDocument, FlowDocument
-from leadhand.graphs.documents import GraphDocument
-from leadhand.models.documents import Budget, LoopDocument, WorkflowDocument
+from leadhand.models.documents import Budget
 from leadhand.models.etags import parse_etag
 from leadhand.models.forms import Option
-from leadhand.models.plans import PlanDocument
 from leadhand.models.problems import FieldProblem
 
 M = TypeVar("M", bound=BaseModel)
@@ -40,14 +36,6 @@ M = TypeVar("M", bound=BaseModel)
 #: Maximum size of a body.
 MAX_BODY_BYTES = 4 * 1024 * 1024
 
-_DOCUMENT: TypeAdapter[AnyDocument] = TypeAdapter(AnyDocument)
-_MODELS: dict[str, type[BaseModel]] = {
-    "loop": LoopDocument,
-    "workflow": WorkflowDocument,
-    "flow": FlowDocument,
-    "graph": GraphDocument,
-    "plan": PlanDocument,
-}
 KEY = re.compile(r"[\x20-\x7e]{1,200}")
 _EVENT_ID = re.compile(r"[0-9]{1,19}-[0-9]{1,19}")
 _EVERYTHING = "it would match every session; name at least a status, kind or time"
@@ -333,19 +321,6 @@ def value() -> JsonValue:
     return _json()
 
 
-def document() -> AnyDocument:
-    """Parses the request's body as a loop, workflow, flow, graph or plan to run. Raises Refused."""
-    return parse_document(_json())
-
-
-def parse_document(given: JsonValue) -> AnyDocument:
-    """Validates a JSON value as a document to run, of any kind. Raises Refused if it is invalid."""
-    try:
-        return _DOCUMENT.validate_python(given)
-    except ValidationError as error:
-        raise invalid(field_problems(error, given, _model_of(given))) from None
-
-
 def body(model: type[M]) -> M:
     """Parses the request's body as this model; an absent one is an empty object. Raises Refused."""
     given = _json() if _read_bytes() else {}
@@ -353,12 +328,6 @@ def body(model: type[M]) -> M:
         return model.model_validate(given)
     except ValidationError as error:
         raise invalid(field_problems(error, given, model)) from None
-
-
-def _model_of(given: JsonValue) -> type[BaseModel] | None:
-    """The model of a document, by its kind; None if the kind is missing or unknown."""
-    kind = given.get("kind") if isinstance(given, dict) else None
-    return _MODELS.get(str(kind))
 
 
 def query(model: type[M]) -> M:

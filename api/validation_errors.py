@@ -222,7 +222,7 @@ def _path(where: Sequence[int | str], given: JsonValue) -> str:
 
 
 def _tags(here: dict[str, JsonValue]) -> tuple[JsonValue, ...]:
-    return here.get("type"), here.get("op")
+    return here.get("type"), here.get("op"), here.get("kind")
 
 
 def _holds(here: JsonValue, part: str) -> bool:

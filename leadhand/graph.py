@@ -11,12 +11,12 @@ from pydantic import ValidationError
 
 from leadhand.client.borrowed import borrowed
 from leadhand.client.client import Client
+from leadhand.flows.graph_faults import faults_of_graph
 from leadhand.graphs.documents import GraphDocument
 from leadhand.graphs.input_schema import declare_inputs
 from leadhand.graphs.references import step_reference
 from leadhand.models.documents import Budget, LoopDocument, WorkflowDocument
 from leadhand.models.suggestions import suggest_keywords
-from leadhand.models.validation_messages import first_error
 from leadhand.models.views import ResultView
 from leadhand.run import print_message, run_to_end, working_folder
 
@@ -200,13 +200,13 @@ class Graph:
         if unknown:
             known = ", ".join(declared) or "none"
             raise ValueError(f"graph {self.name!r} has no input {unknown[0]!r}; it has: {known}")
-        given = {**declared, **(inputs or {})}
+        values = {**declared, **(inputs or {})}
+        given: dict[str, Any] = {**self._fields, "inputs": values, "steps": self._steps}
         try:
-            return GraphDocument.model_validate(
-                {**self._fields, "inputs": given, "steps": self._steps}
-            )
+            return GraphDocument.model_validate(given)
         except ValidationError as error:
-            raise ValueError(first_error(error, GraphDocument)) from None
+            found = faults_of_graph(error, given)
+        raise ValueError("\n".join(f"{path}: {message}" for path, message in found))
 
     def run(
         self, inputs: Mapping[str, Any] | None = None, *, client: Client | None = None

@@ -9,6 +9,7 @@ from pydantic import Field, JsonValue
 
 from api import requests
 from api.auth import allow, current_owner, may_bring_commands
+from api.documents import parse_document
 from api.folder import folder_of_command
 from api.problem_types import Refused
 from api.problems import refusal_of
@@ -82,7 +83,7 @@ def submit_batch(engine: Engine) -> Response:
 
 def _item(given: _GivenItem, owner: Owner | None, secret: str, *, free: bool) -> Item:
     """Parse an item. Raises Refused."""
-    document = requests.parse_document(given.document)
+    document = parse_document(given.document)
     allow(document, free=free)
     key = given.idempotency_key
     body = hash_document(document, secret)

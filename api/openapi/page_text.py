@@ -48,7 +48,7 @@ def groups_of(paths: Schema) -> dict[str, list[tuple[str, str, Schema]]]:
 
 
 def example_body(schema: Schema, schemas: Schema) -> str:
-    """Generates an example body with the required fields of a schema, as JSON."""
+    """Generates example JSON with a schema's required fields, or with its first if none is."""
     return json.dumps(_example(schema, schemas, _DEPTH), indent=2)
 
 

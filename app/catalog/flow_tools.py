@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from pydantic import JsonValue
 
 from app.catalog.catalog import Catalog
+from app.compiler.graph import known_arguments
 from app.compiler.subflows import literals
 from app.domain.program import Action, Program, Step
 from app.errors import FlowDisabled, FlowUnknown, InvalidDocument
 from leadhand.flows.documents import AnyDocument, FlowDocument
-from leadhand.graphs.documents import GraphDocument
+from leadhand.graphs.documents import GraphDocument, GraphStep
 from leadhand.models.tool_names import FLOW
 from leadhand.models.tool_schemas import parameters_of
+from leadhand.models.tool_values import misfits
 from leadhand.models.views import FlowView, ToolHere, ToolView
 
 
@@ -19,29 +23,57 @@ def with_flows(program: Program, document: AnyDocument, catalog: Catalog) -> Pro
     """Copies the flows that a graph's steps call into its program. Raises InvalidDocument.
 
     They are copied when the session is created, so that later changes of the files do not affect
-    it. Raises InvalidDocument for an unknown flow and for arguments that it does not have.
+    it.
     """
-    if not isinstance(document, GraphDocument):
+    called = dict(_called_flows(document))
+    if not called or not isinstance(document, GraphDocument):
         return program
-    called = [(number, step) for number, step in enumerate(document.steps) if is_flow(step.called)]
-    if not called:
-        return program
-    found = dict[str, JsonValue]()
-    for number, step in called:
-        name = step.called.removeprefix(FLOW)
-        flow = _flow(f"steps[{number}].tool", name, catalog)
-        for argument in step.arguments:
-            if argument not in flow.inputs:
-                known = ", ".join(sorted(flow.inputs)) or "none"
-                hint = f"flow {name!r} has no such input; its inputs are: {known}"
-                raise InvalidDocument(f"steps[{number}].arguments.{argument}", None, hint)
-        for needed, default in flow.inputs.items():
-            if default is None and needed not in step.arguments:
-                hint = f"flow {name!r} requires this input; add it"
-                raise InvalidDocument(f"steps[{number}].arguments.{needed}", None, hint)
-        found[name] = _document(flow, document)
+    found = {
+        step.called.removeprefix(FLOW): _document(
+            _flow(f"steps[{number}].tool", step.called, catalog), document
+        )
+        for number, step in called.items()
+    }
     body = tuple(_brought(node, found) if isinstance(node, Step) else node for node in program.body)
     return program.model_copy(update={"body": body})
+
+
+def faults_of_called_flows(document: AnyDocument, catalog: Catalog) -> Iterator[InvalidDocument]:
+    """Yields an error for each unknown flow that a graph calls, and for arguments that do not fit.
+
+    The values that are known before any step has run are compared with the flow's input schema.
+    """
+    for number, step in _called_flows(document):
+        try:
+            flow = _flow(f"steps[{number}].tool", step.called, catalog)
+        except InvalidDocument as error:
+            yield error
+            continue
+        for name, hint in _misfits(flow, document, step):
+            field = f"steps[{number}].arguments.{name}"
+            yield InvalidDocument(field, step.arguments.get(name), hint)
+
+
+def _called_flows(document: AnyDocument) -> Iterator[tuple[int, GraphStep]]:
+    """The steps of a graph that call flows, with their numbers."""
+    for number, step in enumerate(document.steps if isinstance(document, GraphDocument) else ()):
+        if is_flow(step.called):
+            yield number, step
+
+
+def _misfits(
+    flow: FlowDocument, document: AnyDocument, step: GraphStep
+) -> Iterator[tuple[str, str]]:
+    for name in step.arguments:
+        if name not in flow.inputs:
+            known = ", ".join(sorted(flow.inputs)) or "none"
+            yield name, f"flow {flow.name!r} has no such input; its inputs are: {known}"
+    for name, default in flow.inputs.items():
+        if default is None and name not in step.arguments:
+            yield name, f"flow {flow.name!r} requires this input; add it"
+    if isinstance(document, GraphDocument) and flow.input_schema is not None:
+        known_values = {one.name: one.value for one in known_arguments(document, step)}
+        yield from misfits(step.called, flow.input_schema, known_values)
 
 
 def is_flow(tool: str) -> bool:
@@ -74,7 +106,8 @@ def flow_tool(flow: FlowView) -> ToolView:
     )
 
 
-def _flow(field: str, name: str, catalog: Catalog) -> FlowDocument:
+def _flow(field: str, tool: str, catalog: Catalog) -> FlowDocument:
+    name = tool.removeprefix(FLOW)
     try:
         return catalog.document(name)
     except FlowUnknown:

@@ -26,7 +26,7 @@ from app.domain.program import (
     Template,
 )
 from app.domain.routing import MAX_WIDTH
-from app.errors import InvalidDocument
+from app.errors import InvalidDocument, SeveralInvalid
 from leadhand.graphs.documents import GraphDocument, GraphStep
 from leadhand.graphs.faults import needs_of
 from leadhand.graphs.input_schema import accepts_null
@@ -64,14 +64,20 @@ class KnownArgument(NamedTuple):
 
 
 def compile_graph(document: GraphDocument) -> Program:
-    """Compiles a graph. Raises InvalidDocument if an input lacks a value, or a for_each a list."""
-    for name, value in document.inputs.items():
-        if value is None and not accepts_null(document.input_schema, name):
-            raise InvalidDocument(f"inputs.{name}", None, "it has no default; give it a value")
-    compiler = _Compiler(document)
-    body = tuple(
-        node for number, step in enumerate(document.steps) for node in compiler.nodes(number, step)
-    )
+    """Compiles a graph. Raises InvalidDocument if inputs lack values, or a for_each its list."""
+    faults = [
+        InvalidDocument(f"inputs.{name}", None, "it has no default; give it a value")
+        for name, value in document.inputs.items()
+        if value is None and not accepts_null(document.input_schema, name)
+    ]
+    compiler, body = _Compiler(document), list[Step]()
+    for number, step in enumerate(document.steps):
+        try:
+            body += compiler.nodes(number, step)
+        except InvalidDocument as error:
+            faults += error.all
+    if faults:
+        raise SeveralInvalid(faults)
     version = WITH_TEMPLATES
     if any(is_newer_kind(step.called) for step in document.steps):
         version = WITH_KINDS_OF_TOOLS
@@ -81,7 +87,7 @@ def compile_graph(document: GraphDocument) -> Program:
         version = WITH_LOCAL_STEPS
     if any(step.session is not None for step in document.steps):
         version = WITH_CALLED_SESSIONS
-    return Program(schema_version=version, name=document.name, body=body)
+    return Program(schema_version=version, name=document.name, body=tuple(body))
 
 
 def _has_limits(step: GraphStep) -> bool:
@@ -95,11 +101,11 @@ def known_arguments(document: GraphDocument, step: GraphStep) -> list[KnownArgum
     scope = _Scope(document)
     found = []
     for name, value in step.arguments.items():
-        if scope.is_known(value):
-            try:
+        try:
+            if scope.is_known(value):
                 found.append(KnownArgument(name, scope.evaluate(value)))
-            except ReferenceFault:  # compile reports it
-                continue
+        except ReferenceFault:  # the check of the document reports it
+            continue
     return found
 
 
@@ -121,7 +127,7 @@ class _Scope:
         """Whether the value can be evaluated before any step runs."""
         return all(
             target.kind == "input"
-            and (self.inputs[target.name] is not None or target.name in self.nullable)
+            and (self.inputs.get(target.name) is not None or target.name in self.nullable)
             for target in self.targets(value)
         )
 

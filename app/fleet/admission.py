@@ -42,12 +42,16 @@ class ProgramLookup(NamedTuple):
 
 def admit(document: AnyDocument, settings: Settings, workers: Sequence[WorkerView]) -> Where:
     """Returns place (worker host) and folder for a session. Raises InvalidDocument if none fit."""
-    needs = requirements_of(document)
-    place, here, folder = _resolve_place(document, needs, settings, workers)
+    needs, faults = requirements_of(document), list[InvalidDocument]()
+    place, here, folder = "", [*workers], None
+    try:
+        place, here, folder = _resolve_place(document, needs, settings, workers)
+    except InvalidDocument as error:
+        faults.append(error)
     lookup = ProgramLookup(folder, _search_paths(here, settings)) if folder else None
-    faults = list(_faults(needs, place, here, workers, lookup))
+    faults += _faults(needs, place, here, workers, lookup)
     if faults:
-        raise faults[0] if len(faults) == 1 else SeveralInvalid(faults)
+        raise SeveralInvalid(faults)
     where = str(folder or document.cwd or "")
     return Where(place, where, where)
 
@@ -139,7 +143,7 @@ def _faults_of_moves(needs: Requirements, agents: AgentsThere) -> Iterator[Inval
 def _faults_of_tools(
     needs: Requirements, place: str, tools: ToolsThere
 ) -> Iterator[InvalidDocument]:
-    faults = [fault for one in needs.tools if (fault := tools.fault(one)) is not None]
+    faults = [fault for one in needs.tools for fault in tools.faults(one)]
     yield from faults
     used = needs.tool_names
     if not faults and not place and not tools.everywhere(used) and not tools.places_with(used):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from pydantic import JsonValue
 
@@ -20,7 +20,7 @@ from leadhand.models.tool_names import (
     shape_of,
 )
 from leadhand.models.tool_schemas import parameters_of
-from leadhand.models.tool_values import argument_schema, misfit
+from leadhand.models.tool_values import misfits
 from leadhand.models.views import AgentHere, ToolHere, ToolView, WorkerView
 
 #: Facts about a tool that are not the same for all workers.
@@ -86,22 +86,22 @@ class ToolsThere:
         self._workers = workers
         self._everywhere = everywhere or workers
 
-    def fault(self, wanted: ToolNeed) -> InvalidDocument | None:
-        """Return the error if no worker can run the tool with these arguments, else None."""
+    def faults(self, wanted: ToolNeed) -> Iterator[InvalidDocument]:
+        """Yield the errors if no worker can run the tool with these arguments."""
         if not self._workers or wanted.tool in BUILT_IN_TOOLS:
-            return None
+            return
         usable = self._usable(wanted.tool)
         if not usable:
             hint = self._why_unknown(wanted.tool)
-            return InvalidDocument(f"{wanted.path}.tool", wanted.tool, hint)
-        wrong = [_misfit(tool, wanted) for tool in usable]
-        if wrong[0] is not None and None not in wrong:
-            name, hint = wrong[0]
+            yield InvalidDocument(f"{wanted.path}.tool", wanted.tool, hint)
+            return
+        fewest = min((list(_misfits(tool, wanted)) for tool in usable), key=len)
+        for name, hint in fewest:
             if wanted.offered:
-                return InvalidDocument(f"{wanted.path}.tool", wanted.tool, hint)
+                yield InvalidDocument(f"{wanted.path}.tool", wanted.tool, hint)
+                continue
             field = f"{wanted.path}.arguments.{name}"
-            return InvalidDocument(field, wanted.arguments.get(name), hint)
-        return None
+            yield InvalidDocument(field, wanted.arguments.get(name), hint)
 
     def places_with(self, names: Collection[str]) -> list[str]:
         """Return the names of the places (worker hosts) where all of these tools are usable."""
@@ -145,23 +145,19 @@ def _names(worker: WorkerView) -> set[str]:
     return {tool.name for tool in tools_at(worker) if tool.why_not is None}
 
 
-def _misfit(tool: ToolHere, wanted: ToolNeed) -> tuple[str, str] | None:
-    """The first unknown or missing argument, and the error text; None if all fit."""
+def _misfits(tool: ToolHere, wanted: ToolNeed) -> Iterator[tuple[str, str]]:
+    """Yields the unknown, unfit and missing arguments, each with the error text."""
     known = [parameter.name for parameter in tool.parameters]
     for name in wanted.arguments:
         if name not in known and not tool.takes_any:
             names = ", ".join(known) or "none"
-            return name, f"tool {tool.name!r} has no such argument; it has: {names}"
-    for name, value in wanted.known.items():
-        wrong = misfit(argument_schema(tool.input_schema, name), value)
-        if wrong is not None:
-            return name, f"{wrong}; `leadhand tools show {tool.name}` shows its arguments"
+            yield name, f"tool {tool.name!r} has no such argument; it has: {names}"
+    yield from misfits(tool.name, tool.input_schema, wanted.known)
     given = wanted.offered or wanted.arguments
-    missing = [one.name for one in tool.parameters if one.required and one.name not in given]
-    if not missing:
-        return None
-    name = missing[0]
-    if not wanted.offered:
-        return name, f"tool {tool.name!r} requires this argument; add it"
-    hint = f"it requires {name!r}, and a checker gives only: {', '.join(sorted(wanted.offered))}"
-    return name, f"{hint}; give {name!r} a default"
+    for name in (one.name for one in tool.parameters if one.required and one.name not in given):
+        if not wanted.offered:
+            yield name, f"tool {tool.name!r} requires this argument; add it"
+            continue
+        gives = ", ".join(sorted(wanted.offered))
+        hint = f"it requires {name!r}, and a checker gives only: {gives}; give {name!r} a default"
+        yield name, hint

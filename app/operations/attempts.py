@@ -323,7 +323,7 @@ class Attempts:
         return answer
 
     def move_lock(self, work: Work, folder: Path) -> Reply:
-        """Move a session's lock to its folder's real path; replies `kept`, or `released` to wait.
+        """Move the lock to the real path, hand the step back (`released`); `kept`: nothing moved.
 
         Only the place of the session can resolve the path. The reply is `released` if the step must
         wait for that lock, and `kept` if it continues.

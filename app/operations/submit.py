@@ -25,7 +25,7 @@ from app.domain.records import NewSession, Reply
 from app.domain.routing import stored_program
 from app.domain.workspaces import OwnFolder, Workspace
 from app.errors import IdempotencyConflict, InvalidDocument, LeadhandError, StoreAway
-from app.fleet.admission import Where, admit
+from app.fleet.admission import Where
 from app.fleet.definition_files import DefinitionFiles
 from app.fleet.session_path import workers_for
 from app.operations.create_errors import create_error
@@ -170,10 +170,11 @@ class Submissions:
 
     def compile(self, document: AnyDocument, found: Found, *, is_new: bool = True) -> Program:
         """Compile a document, with all checks of a submit if it is new. Raises InvalidDocument."""
-        if is_new:
-            admit(document, self._settings, self._fleet.inventories(found.definitions))
-        text = document.model_dump_json()
-        return self._programs.compile(document, text, self.catalog_of(found.folder))
+        text, catalog = document.model_dump_json(), self.catalog_of(found.folder)
+        if not is_new:
+            return self._programs.compile(document, text, catalog)
+        workers = self._fleet.inventories(found.definitions)
+        return self._programs.check(document, text, catalog, self._settings, workers).program
 
     def default_limits(self, program: Program) -> dict[str, int]:
         """Return the default budget limits of a session with this program."""
@@ -202,9 +203,9 @@ class Submissions:
         if isinstance(document, FlowDocument):
             given = document = self._with_files(document, catalog)
             label = document.label or f"Flow: {document.name}"
-        where = admit(document, self._settings, workers_for(workers, environment))
         text, label = document.model_dump_json(), label or ""
-        program = self._programs.compile(document, text, catalog)
+        here = workers_for(workers, environment)
+        where, program = self._programs.check(document, text, catalog, self._settings, here)
         cwd, workspace = document.cwd or "", asker.workspace
         if workspace is not None:
             program, cwd = in_workspace(program, workspace, label), workspace.cwd

@@ -242,12 +242,12 @@ class Tokens:
         return token
 
     def find(self, id_: str) -> Token | None:
-        """Return a token by its id; None if it is revoked or expired."""
+        """Return a token by its id, cached for 3 s; None if unknown, revoked or expired."""
         token = self._token(id_)
         return None if token is None or self._has_expired(token) else token
 
     def owner(self, id_: str) -> Owner | None:
-        """Return the owner with the quotas of a token; None if it is revoked or expired."""
+        """Return the owner and quotas of the token with this id; None if revoked or expired."""
         token = self.find(id_)
         return None if token is None else token.owner
 

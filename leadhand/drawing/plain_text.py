@@ -22,7 +22,7 @@ SIGNS = {
 
 
 def to_text(block: Block, width: int) -> list[str]:
-    """Renders a drawing as text with lines of at most `width` characters.
+    """Renders a drawing as a list of text lines, each cut to at most `width` characters.
 
     A node needs the nodes of the layer above it, unless its line names others.
     """

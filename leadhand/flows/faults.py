@@ -167,8 +167,11 @@ def _real(where: Sequence[int | str], given: JsonValue) -> Path:
 
 
 def _is_type(part: int | str, before: int | str | None, here: JsonValue) -> bool:
-    """Whether a part is a union member: the step's type, directly after its index."""
-    return isinstance(here, dict) and here.get("type") == part and isinstance(before, int)
+    """Whether a part is a union member: a step's type directly after its index, or a kind."""
+    if not isinstance(here, dict):
+        return False
+    is_type = here.get("type") == part and isinstance(before, int)
+    return is_type or (here.get("kind") == part and part not in here)
 
 
 def _at(value: JsonValue, path: Path) -> JsonValue:

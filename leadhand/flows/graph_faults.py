@@ -11,10 +11,13 @@ from leadhand.graphs.faults import GraphMalformed
 
 def faults_of_graph(error: ValidationError, given: JsonValue) -> list[tuple[str, str]]:
     """Returns all errors of an invalid graph, as paths and messages."""
-    for one in error.errors(include_url=False):
-        cause = one.get("ctx", {}).get("error")
-        if isinstance(cause, GraphMalformed):
-            texts = [str(fault).removeprefix(f"{fault.path}: ") for fault in cause.faults]
-            paths = [fault.path for fault in cause.faults]
-            return list(zip(paths, texts, strict=True))
-    return faults_of(error, given, GraphDocument)
+    causes = (one.get("ctx", {}).get("error") for one in error.errors(include_url=False))
+    structural = [
+        (fault.path, str(fault).removeprefix(f"{fault.path}: "))
+        for cause in causes
+        if isinstance(cause, GraphMalformed)
+        for fault in cause.faults
+    ]
+    of_fields = faults_of(error, given, GraphDocument)
+    # The errors of the structure are one error of the whole document, whose path is empty.
+    return [one for one in of_fields if one[0] or not structural] + structural

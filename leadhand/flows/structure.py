@@ -75,7 +75,7 @@ class Placed:
 
 
 def nest_steps(steps: tuple[FlowStep, ...], path: str = "steps") -> tuple[Placed, ...]:
-    """Nests flat loops: puts the steps between startLoop and endLoop into the loop."""
+    """Nests the steps of flat loops (startLoop to endLoop); drops unmatched ones, no error."""
     return _List(steps, path).arranged
 
 

@@ -10,14 +10,19 @@ from pydantic import (
     ConfigDict,
     Field,
     JsonValue,
+    ModelWrapValidatorHandler,
     StringConstraints,
+    ValidationError,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
+from pydantic_core import InitErrorDetails
 
 from leadhand.graphs.called_sessions import CalledSession, agent_texts
 from leadhand.graphs.faults import GraphMalformed, faults_of
 from leadhand.graphs.input_schema import declare_inputs, input_faults
+from leadhand.graphs.mending import read_rest
 from leadhand.graphs.references import NAME_CHARACTERS, require_list
 from leadhand.graphs.retry_errors import check_error_name
 from leadhand.models import patterns
@@ -35,6 +40,8 @@ from leadhand.models.tool_names import check_graph_tool_name
 
 #: A step's default timeout, in seconds.
 TOOL_TIMEOUT_S = 60.0
+#: A validation context that accepts an invalid graph, without its invalid values.
+ANY_STRUCTURE: dict[str, bool] = {"any structure": True}
 #: The most steps of a graph.
 MAX_STEPS = 2_000
 
@@ -166,10 +173,23 @@ class GraphDocument(Document, WithEnvironment):
     def _take_defaults(cls, given: object) -> object:
         return declare_inputs(given)
 
-    @model_validator(mode="after")
-    def _fits_together(self) -> GraphDocument:
-        of_inputs = input_faults(self.input_schema, self.inputs)
-        faults = (*of_inputs, *faults_of(self.steps, self.inputs))
+    @model_validator(mode="wrap")
+    @classmethod
+    def _find_all_errors(
+        cls, given: object, read: ModelWrapValidatorHandler[GraphDocument], info: ValidationInfo
+    ) -> GraphDocument:
+        """Reports the errors of fields together with those of the steps that are valid."""
+        document, errors = read_rest(given, read)
+        if document is None:
+            raise ValidationError.from_exception_data(cls.__name__, errors)
+        of_inputs = tuple(input_faults(document.input_schema, document.inputs))
+        if info.context is ANY_STRUCTURE:
+            is_invalid = any(one.path.startswith("input_schema") for one in of_inputs)
+            return document.model_copy(update={"input_schema": None}) if is_invalid else document
+        faults = (*of_inputs, *faults_of(document.steps, document.inputs))
         if faults:
-            raise GraphMalformed(faults)
-        return self
+            cause = {"error": GraphMalformed(faults)}
+            errors.append(InitErrorDetails(type="value_error", input=given, ctx=cause))
+        if errors:
+            raise ValidationError.from_exception_data(cls.__name__, errors)
+        return document

@@ -84,14 +84,14 @@ def needs_of(step: GraphStep, names: Collection[str]) -> tuple[str, ...]:
 
 
 def faults_of(steps: Sequence[GraphStep], inputs: Mapping[str, JsonValue]) -> Iterator[GraphFault]:
-    """Yields all errors of the steps of a graph; cycles only if each step has a name of its own."""
+    """Yields all errors of the steps of a graph; cycles only of steps with a name of their own."""
     names = [step.name for step in steps]
     known = dict.fromkeys(names)
     yield from _same_names(names)
     for number, step in enumerate(steps):
         yield from _faults_of_step(f"steps[{number}]", step, known, inputs)
-    if len(known) == len(names):
-        yield from _cycles(steps)
+    times = Counter(names)
+    yield from _cycles([step for step in steps if times[step.name] == 1], names)
 
 
 def _same_names(names: Sequence[str]) -> Iterator[GraphFault]:
@@ -259,10 +259,9 @@ def _unknown_step(path: str, name: str, own: str, names: Collection[str]) -> Gra
     return GraphFault(path, "there is no such step", hint, name)
 
 
-def _cycles(steps: Sequence[GraphStep]) -> Iterator[GraphFault]:
-    """Yields one error for each set of steps that wait for each other."""
-    names = [step.name for step in steps]
-    known = frozenset(names)
+def _cycles(steps: Sequence[GraphStep], names: Sequence[str]) -> Iterator[GraphFault]:
+    """Yields one error for each set of steps that wait for each other; `names` are of all steps."""
+    known = frozenset(step.name for step in steps)
     waits = {step.name: _known_needs(step, known) for step in steps}
     reach = find_blocked(waits)
     while reach:

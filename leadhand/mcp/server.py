@@ -57,7 +57,7 @@ async def serve(client: AsyncClient, session: str | None) -> None:
 
 
 def make_server(calls: Calls) -> Server[Any]:
-    """Builds the MCP server with the tools for these calls."""
+    """Builds the MCP server with all of Leadhand's tools, which work through these calls."""
 
     async def list_tools(
         context: ServerRequestContext[Any],  # noqa: ARG001 - the SDK's signature

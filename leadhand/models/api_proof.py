@@ -16,7 +16,7 @@ _NONCE = re.compile(r"[0-9a-f]{32,64}")
 
 
 def is_nonce(text: str) -> bool:
-    """Whether a text is a nonce: 32 to 64 hex digits."""
+    """Whether a text is a nonce: 32 to 64 lower-case hex digits."""
     return _NONCE.fullmatch(text) is not None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Literal, Union
 
@@ -17,6 +17,19 @@ _Schema = Mapping[str, JsonValue]
 _TYPES: Mapping[str, Any] = {
     "string": str, "integer": int, "number": float, "boolean": bool, "null": None,
 }  # fmt: skip
+#: Keywords that are compared with a value, besides those that hold other schemas.
+_COMPARED = (
+    "type", "enum", "const", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum",
+    "multipleOf", "minLength", "maxLength", "minItems", "maxItems", "uniqueItems", "minProperties",
+    "maxProperties", "required",
+)  # fmt: skip
+_LIMITS = {
+    "minimum": "greater than or equal to",
+    "maximum": "less than or equal to",
+    "exclusiveMinimum": "greater than",
+    "exclusiveMaximum": "less than",
+    "multipleOf": "a multiple of",
+}
 
 
 def argument_schema(schema: _Schema, name: str) -> _Schema:
@@ -35,16 +48,26 @@ def misfit(schema: _Schema, value: JsonValue) -> str | None:
     (None, None)
     >>> misfit({"type": "array", "items": {"type": "integer"}}, [1, "x"])
     'in [1], it should be a valid integer, unable to parse string as an integer'
+    >>> misfit({"type": "integer", "maximum": 10}, 99)
+    'it should be less than or equal to 10'
     """
     try:
-        _adapter(json.dumps(schema)).validate_python(value)
+        converted = _adapter(json.dumps(schema)).validate_python(value)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         parts = (part for part in first["loc"] if isinstance(part, int) or _is_key(value, part))
         inside = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in parts)
         where = f"in {inside}, " if inside else ""
         return f"{where}{plain_message(first['msg']).replace('Input should', 'it should')}"
-    return None
+    return next(_limit_errors(schema, converted), None)
+
+
+def misfits(tool: str, schema: _Schema, known: _Schema) -> Iterator[tuple[str, str]]:
+    """Yields the arguments whose values the tool's schema rejects, each with the error text."""
+    for name, value in known.items():
+        wrong = misfit(argument_schema(schema, name), value)
+        if wrong is not None:
+            yield name, f"{wrong}; `leadhand tools show {tool}` shows its arguments"
 
 
 def convert(
@@ -81,6 +104,52 @@ def convert(
         adapter = _adapter(json.dumps(argument_schema(schema, name)))
         found[name] = adapter.validate_python(value)
     return found, None
+
+
+def _limit_errors(schema: _Schema, value: JsonValue) -> Iterator[str]:
+    """Yields where a value of the right type is against a limit or keyword of the schema."""
+    limits = _limits({**schema})
+    if not limits.keys() - {"type"}:
+        return
+    from jsonschema import Draft202012Validator
+    from jsonschema.exceptions import SchemaError, best_match
+
+    validator = Draft202012Validator(limits)
+    try:
+        validator.check_schema(limits)
+    except SchemaError:  # the server that declared the tool judges its own schema
+        return
+    error = best_match(validator.iter_errors(value))
+    if error is not None:
+        inside = error.json_path.removeprefix("$")
+        where = f"in {inside}, " if inside else ""
+        yield f"{where}{_limit_text(str(error.validator), error.validator_value, error.message)}"
+
+
+def _limits(schema: JsonValue) -> dict[str, JsonValue]:
+    """A schema without what cannot be compared here: patterns, which may run for hours; references.
+
+    >>> _limits({"type": "string", "pattern": "(a+)+$", "maxLength": 3})
+    {'type': 'string', 'maxLength': 3}
+    """
+    if not isinstance(schema, dict) or "$ref" in schema:
+        return {}
+    kept = {name: schema[name] for name in _COMPARED if name in schema}
+    for name in ("items", "additionalProperties"):
+        if isinstance(schema.get(name), dict):
+            kept[name] = _limits(schema[name])
+    for name in ("anyOf", "oneOf", "allOf"):
+        members = schema.get(name)
+        if isinstance(members, list):
+            kept[name] = [_limits(one) for one in members]
+    properties = schema.get("properties")
+    if isinstance(properties, dict):
+        kept["properties"] = {name: _limits(one) for name, one in properties.items()}
+    return kept
+
+
+def _limit_text(keyword: str, limit: object, message: str) -> str:
+    return f"it should be {_LIMITS[keyword]} {limit}" if keyword in _LIMITS else message
 
 
 def _shown(value: JsonValue) -> str:

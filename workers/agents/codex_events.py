@@ -1,4 +1,4 @@
-"""Reads the activity from the events of Codex (`codex exec --json`)."""
+"""Reads activity from the events of Codex (`codex exec --json`); output_parser reads answers."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def ask_program(question: Question, cancel: threading.Event) -> Answer:
 def run_and_parse(
     question: Question, command: Command, parser: OutputParser, cancel: threading.Event
 ) -> Answer:
-    """Run a command and parse its output to an answer."""
+    """Run a command and parse its output; a failure is returned in the answer, not raised."""
     result = run(command, cancel)
     text, unreadable = "", None
     try:

@@ -21,6 +21,7 @@ from leadhand.flows.documents import AnyDocument
 from leadhand.graphs.called_sessions import with_texts
 from leadhand.models.forms import parse_rules
 from leadhand.models.plans import PlannedTask
+from leadhand.models.validation_messages import first_error
 from workers.task.inputs import as_text
 
 _DOCUMENT: TypeAdapter[AnyDocument] = TypeAdapter(AnyDocument)
@@ -100,7 +101,8 @@ def _child(engine: Engine, work: Work) -> Outcome | None:
         engine.attempts.release(work.ref, grant, why="stop")
         return None
     except (ValidationError, LeadhandError, KeyError) as error:
-        text = f"the child session cannot be started: {error}"
+        why = first_error(error) if isinstance(error, ValidationError) else error
+        text = f"the child session cannot be started: {why}"
         reason = Reason(code=ReasonCode.FAILED_STEP, text=text)
         return Outcome(word="failed", text=text, reason=reason, retryable=False)
     child = SessionRef(submitted.session, work.ref.root)

@@ -24,7 +24,7 @@ _TOOL_LIMIT = 500
 
 
 def redact_outcome(outcome: Outcome, task: BodyTask) -> Outcome:
-    """Returns the outcome with every secret of the task redacted in its texts and values."""
+    """Returns the outcome with credentials and the task's secrets (8+ characters) redacted."""
     if not _has_text(outcome):
         return outcome
     secrets = secrets_of_task(task)

@@ -111,7 +111,7 @@ class Worktree:
                 begun.unlink(missing_ok=True)
 
     def knows(self, digest: str | None) -> bool:
-        """Whether the repository has the snapshot with this digest, so that it can be compared."""
+        """Whether git has this snapshot (git:TREE), so that it can be compared; False on errors."""
         tree = _tree(digest)
         if tree is None:
             return False

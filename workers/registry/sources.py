@@ -28,7 +28,7 @@ class Sources(NamedTuple):
         return text, parse_toml(file, text)
 
     def stamp(self, file: Path) -> Stamp:
-        """Return a fingerprint that changes with the file on disk; empty for stored definitions."""
+        """Return a tuple that changes with the file on disk; () for stored definitions."""
         given = self.definitions
         return () if given is not None and file.parent == Path(given.folder) else stamp_of(file)
 

@@ -149,7 +149,7 @@ def can_exit(role: Role, phase: Phase, word: str | None = None) -> Exit:
 
 
 def phase_after(role: Role, events: Iterable[Event]) -> Phase:
-    """Computes the phase of a session from its events, oldest first."""
+    """Computes the phase that a role's session in a plan is in, from phase events in order."""
     phase = Phase(FIRST[role])
     for event in events:
         phase = transition(role, phase, event)

@@ -1,19 +1,32 @@
-"""Compiles submitted documents; the same document again gets the same program."""
+"""Checks and compiles submitted documents; the same document again gets the same program."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from app.catalog.catalog import Catalog
-from app.catalog.flow_tools import with_flows
+from app.catalog.flow_tools import faults_of_called_flows, with_flows
 from app.compiler import compile_document
 from app.domain.program import Program
+from app.errors import InvalidDocument, SeveralInvalid
+from app.fleet.admission import Where, admit
+from app.settings import Settings
 from app.store.recent import Recent
 from leadhand.flows.documents import AnyDocument
+from leadhand.models.views import WorkerView
 
 #: The number of programs that a process keeps, and the size (characters of JSON) of the largest
 #: document whose program is kept.
 KEPT, LARGEST = 128, 64_000
+
+
+class Checked(NamedTuple):
+    """Where a document can run, and its program."""
+
+    where: Where
+    program: Program
 
 
 class CompiledPrograms:
@@ -29,6 +42,33 @@ class CompiledPrograms:
         """
         # Flows that a graph calls are read from their files each time: they may change.
         return with_flows(self._without_flows(document, text), document, catalog)
+
+    def check(
+        self,
+        document: AnyDocument,
+        text: str,
+        catalog: Catalog,
+        settings: Settings,
+        workers: Sequence[WorkerView],
+    ) -> Checked:
+        """Check a document against workers and flows, and compile it; `text` is its JSON.
+
+        Raises SeveralInvalid with the errors of all checks.
+        """
+        where, program, faults = None, None, list[InvalidDocument]()
+        try:
+            where = admit(document, settings, workers)
+        except InvalidDocument as error:
+            faults += error.all
+        faults += faults_of_called_flows(document, catalog)
+        try:
+            program = self.compile(document, text, catalog)
+        except InvalidDocument as error:
+            faults += error.all
+        if where is None or program is None or faults:
+            # Two checks may report the same error.
+            raise SeveralInvalid([*{(one.field, one.hint): one for one in faults}.values()])
+        return Checked(where, program)
 
     def _without_flows(self, document: AnyDocument, text: str) -> Program:
         if len(text) > LARGEST:

@@ -41,7 +41,7 @@ class SubmitDefinitions:
         return self.of_folder(asker.folder or cwd or "")
 
     def again(self, fields: Mapping[str, str]) -> Found:
-        """Reads the present definitions of the folder from which a session was submitted."""
+        """Reads agents and tools that a session's folder defines now. Raises InvalidDocument."""
         return self.of_folder(fields.get("defined_in", ""))
 
     def of_folder(self, folder: str) -> Found:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pydantic import JsonValue, ValidationError
 
 from app.catalog.catalog import Catalog
+from app.catalog.flow_tools import faults_of_called_flows
 from app.compiler import compile_document
 from app.compiler.subflows import faults_of_subflows
 from app.errors import InvalidDocument
@@ -17,7 +18,7 @@ from app.settings import Settings
 from leadhand.flows.documents import FlowDocument
 from leadhand.flows.faults import all_faults
 from leadhand.flows.graph_faults import faults_of_graph
-from leadhand.graphs.documents import GraphDocument
+from leadhand.graphs.documents import ANY_STRUCTURE, GraphDocument
 from leadhand.models.views import FlowCheckView, FlowFaultView
 
 _OF_AGENTS = (".agentType", ".agent", ".model")
@@ -53,15 +54,25 @@ class FlowChecks:
         return FlowCheckView(valid=not faults, faults=faults)
 
     def _check_graph(self, given: JsonValue, folder: str) -> FlowCheckView:
+        faults = list[FlowFaultView]()
         try:
-            document = GraphDocument.model_validate(given)
+            GraphDocument.model_validate(given)
         except ValidationError as error:
             found = faults_of_graph(error, given)
             faults = [FlowFaultView(path=path, message=text) for path, text in found]
-            return FlowCheckView(valid=False, faults=faults)
-        workers = self._fleet.inventories(self._files.of(folder or document.cwd or ""))
-        faults = [_fault_view(one) for one in faults_here(document, self._settings, workers)]
+        faults += map(_fault_view, self.faults_of_rest(given, folder=folder))
         return FlowCheckView(valid=not faults, faults=faults)
+
+    def faults_of_rest(self, given: JsonValue, *, folder: str = "") -> list[InvalidDocument]:
+        """List why the valid steps of a graph, which may be invalid itself, cannot run here."""
+        try:
+            rest = GraphDocument.model_validate(given, context=ANY_STRUCTURE)
+        except ValidationError:
+            return []
+        folder = folder or rest.cwd or ""
+        workers = self._fleet.inventories(self._files.of(folder))
+        faults = [*faults_here(rest, self._settings, workers)]
+        return [*faults, *faults_of_called_flows(rest, self._catalog_of(folder))]
 
     def _faults_here(
         self, document: FlowDocument, folder: str, *, known: list[str]

@@ -13,6 +13,8 @@ from leadhand.cli.group import Group
 from leadhand.cli.key_values import pairs_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pydantic import JsonValue
 
     from leadhand.client.origin import ParentEnd
@@ -94,8 +96,8 @@ def graph_check_command(
     from leadhand.cli.render.tables import echo_json, plural
 
     found = read_graph(file, {}, dict(pairs_of(inputs, "--input")))
-    if workers and found.document is not None:
-        found = found._replace(faults=_faults_here(found.document))
+    if workers and found.given is not None:
+        found = found._replace(faults=_faults_here(found.given))
     if as_json:
         faults = [{"path": path, "message": message} for path, message in found.faults]
         echo_json({"valid": not faults, "faults": faults})
@@ -134,14 +136,12 @@ def graph_draw_command(*, file: Path, path: Path | None) -> int:
     return 0
 
 
-def _faults_here(document: GraphDocument) -> list[tuple[str, str]]:
-    """Why the workers could not run the graph, as paths and messages."""
+def _faults_here(given: Mapping[str, JsonValue]) -> list[tuple[str, str]]:
+    """All errors of the graph, with those why the workers could not run it."""
     from leadhand.cli.connect import open_client
 
     with open_client() as client:
-        view = client.check_flow(
-            document.model_dump(mode="json", exclude_unset=True) | {"kind": "graph"}
-        )
+        view = client.check_flow({**given, "kind": "graph"})
     return [(fault.path, fault.message) for fault in view.faults]
 
 

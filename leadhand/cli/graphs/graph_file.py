@@ -20,6 +20,8 @@ class GraphFile(NamedTuple):
 
     document: GraphDocument | None
     faults: list[tuple[str, str]]
+    #: The JSON with the given fields and inputs; None if it is no object.
+    given: dict[str, JsonValue] | None = None
 
 
 def read_graph(file: Path, fields: Mapping[str, JsonValue], inputs: Mapping[str, str]) -> GraphFile:
@@ -52,9 +54,9 @@ def read_graph(file: Path, fields: Mapping[str, JsonValue], inputs: Mapping[str,
 
 def _document(given: dict[str, JsonValue]) -> GraphFile:
     try:
-        return GraphFile(GraphDocument.model_validate(given), [])
+        return GraphFile(GraphDocument.model_validate(given), [], given)
     except ValidationError as error:
-        return GraphFile(None, faults_of_graph(error, given))
+        return GraphFile(None, faults_of_graph(error, given), given)
 
 
 def _value(text: str, default: JsonValue) -> JsonValue:

@@ -1,4 +1,4 @@
-"""Formats tables, plurals and JSON for the terminal."""
+"""Formats plain tables, plurals and JSON; the table of `leadhand ls` is in fitted_table."""
 
 from __future__ import annotations
 

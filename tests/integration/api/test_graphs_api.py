@@ -79,6 +79,50 @@ def test_all_faults_of_a_graph_come_in_one_answer(client: FlaskClient) -> None:
     ]  # fmt: skip
 
 
+def test_errors_of_every_kind_come_in_one_answer(client: FlaskClient, world: World) -> None:
+    add_worker(world.engine, "w", place="here", tools=[], tools_here=[], schema_version=99)
+    steps: list[dict[str, Any]] = [
+        {"name": "a", "tool": "echo", "timeout_s": -1, "surprise": 1},
+        {"name": "a", "tool": "no:a", "arguments": {"x": "${"}},
+        {"name": "b", "tool": "flow:none", "depends_on": ["c", 7]},
+        {"name": "c", "tool": "echo", "depends_on": ["b"], "arguments": {"x": "${lost}"}},
+        {"tool": "echo", "session": {"kind": "loop", "task": "t"}},
+    ]
+    more = {"input_schema": {"properties": {"n": {"type": "integr"}}}}
+    answer = submit(client, *steps, **more)
+    assert answer.status_code == 422
+    assert [one["field"] for one in said(answer)["errors"]] == [
+        "steps[0].timeout_s", "steps[0].surprise", "steps[2].depends_on[1]", "steps[4].name",
+        "steps[4].session.checkers", "input_schema.properties.n.type", "steps[1].name",
+        "steps[1].arguments.x", "steps[3].arguments.x", "steps[2]", "steps[1].tool",
+        "steps[2].tool",
+    ]  # fmt: skip
+    graph = {"kind": "graph", "steps": steps, **more}
+    checked = said(client.post("/v1/flows/validate", json=graph))
+    assert [one["path"] for one in checked["faults"]] == [
+        one["field"] for one in said(answer)["errors"]
+    ]
+    assert world.engine.queries.sessions().items == []
+
+
+def test_missing_inputs_folders_and_tools_come_in_one_answer(
+    client: FlaskClient, world: World
+) -> None:
+    add_worker(world.engine, "w", place="here", tools=[], tools_here=[], schema_version=99)
+    answer = submit(
+        client,
+        {"name": "a", "tool": "no:a"},
+        {"name": "b", "tool": "echo", "for_each": "${inputs.many}"},
+        {"name": "c", "tool": "flow:none"},
+        inputs={"topic": None, "year": None, "many": list(range(10_001))},
+        place="elsewhere",
+    )
+    assert [one["field"] for one in said(answer)["errors"]] == [
+        "place", "steps[0].tool", "steps[2].tool", "inputs.topic", "inputs.year",
+        "steps[1].for_each",
+    ]  # fmt: skip
+
+
 def test_an_input_without_a_value_is_refused(client: FlaskClient) -> None:
     answer = submit(client, {"name": "a", "tool": "noop"}, inputs={"topic": None})
     (error,) = said(answer)["errors"]

@@ -13,7 +13,7 @@ from app.compiler.requirements import requirements_of
 from app.fleet.tools import ToolsThere
 from leadhand.functions.arguments import ArgumentsRefused, typed_arguments
 from leadhand.graphs.documents import GraphDocument
-from leadhand.models.tool_values import misfit
+from leadhand.models.tool_values import convert, misfit, misfits
 from leadhand.models.views import ToolHere, ToolParameter, WorkerView
 from workers.registry.tool_schema import _LISTS, _OBJECTS, Function, input_schema
 
@@ -106,16 +106,17 @@ def test_a_hint_that_is_no_type_has_no_schema(hint: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "field"),
+    ("arguments", "fields"),
     [
-        ({"url": 3}, "url"), ({"url": "u", "tries": "often"}, "tries"),
-        ({"url": "u", "tries": "${inputs.many}"}, "tries"), ({"url": "${inputs.list}"}, "url"),
-        ({"url": "u", "tires": 3}, "tires"), ({}, "url"),
-        ({"url": "u", "tries": "3"}, None), ({"url": "${a.url}", "tries": "${a.n}"}, None),
-        ({"url": "u ${inputs.list}"}, None),
+        ({"url": 3}, ["url"]), ({"url": "u", "tries": "often"}, ["tries"]),
+        ({"url": "u", "tries": "${inputs.many}"}, ["tries"]), ({"url": "${inputs.list}"}, ["url"]),
+        ({"url": "u", "tires": 3}, ["tires"]), ({}, ["url"]),
+        ({"tires": 3, "tries": "often"}, ["tires", "tries", "url"]),
+        ({"url": "u", "tries": "3"}, []), ({"url": "${a.url}", "tries": "${a.n}"}, []),
+        ({"url": "u ${inputs.list}"}, []),
     ],
 )  # fmt: skip
-def test_known_values_are_compared_at_submit(arguments: Any, field: str | None) -> None:
+def test_known_values_are_compared_at_submit(arguments: Any, fields: list[str]) -> None:
     here = ToolHere(
         name="web:fetch",
         parameters=[ToolParameter(name="url"), ToolParameter(name="tries", required=False)],
@@ -128,13 +129,49 @@ def test_known_values_are_compared_at_submit(arguments: Any, field: str | None) 
     inputs = {"many": "many", "list": [1]}
     document = GraphDocument.model_validate({"inputs": inputs, "steps": steps})
     there = ToolsThere([WorkerView(name="w", place="here", tools_here=[here])])
-    faults = [there.fault(need) for need in requirements_of(document).tools]
-    found = faults[1]
-    if field is None:
-        assert found is None
-    else:
-        assert found is not None
-        assert found.field == f"steps[1].arguments.{field}"
+    found = [one.field for need in requirements_of(document).tools for one in there.faults(need)]
+    assert found == [f"steps[1].arguments.{field}" for field in fields]
+
+
+_LIMITED: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "count": {"type": "integer", "minimum": 1, "maximum": 10},
+        "sizes": {"type": "array", "items": {"type": "number", "exclusiveMinimum": 0}},
+        "name": {"type": "string", "minLength": 2, "pattern": "^(a+)+$"},
+        "page": {"anyOf": [{"type": "integer", "multipleOf": 5}, {"type": "null"}]},
+        "range": {
+            "type": "object",
+            "properties": {"low": {"type": "integer", "minimum": 0}},
+            "required": ["low"],
+        },
+        "odd": {"type": "integer", "minimum": "zero"},
+        "other": {"$ref": "#/$defs/other"},
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "error"),
+    [
+        ("count", 99, "it should be less than or equal to 10"), ("count", "10", ""),
+        ("count", "0", "it should be greater than or equal to 1"),
+        ("sizes", [1, 0.5, 0], "in [2], it should be greater than 0"), ("sizes", [1], ""),
+        ("name", "a", "'a' is too short"), ("name", "bb", ""),
+        ("page", None, ""), ("page", 10, ""), ("page", 7, "it should be a multiple of 5"),
+        ("range", {}, "'low' is a required property"), ("range", {"low": 1}, ""),
+        ("range", {"low": -1}, "in .low, it should be greater than or equal to 0"),
+        ("odd", 3, ""), ("other", {"any": 1}, ""),
+    ],
+)  # fmt: skip
+def test_a_value_is_compared_with_the_limits_of_the_schema(
+    name: str, value: Any, error: str
+) -> None:
+    found = [text for _, text in misfits("web:fetch", _LIMITED, {name: value})]
+    assert [text.startswith(error) for text in found] == ([True] if error else [])
+    _, wrong = convert(_LIMITED, {name: value})
+    assert (wrong is None) == (not error)
+    assert wrong is None or error in wrong
 
 
 @pytest.mark.parametrize("name", [*sorted(_LISTS | _OBJECTS), "Optional", "Union", "Literal",

@@ -132,7 +132,7 @@ def create(
 @token_command.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print exactly one JSON object.")
 def list_(*, as_json: bool) -> int:
-    """List API tokens, the newest first, without their secrets."""
+    """Print all API tokens, the newest first, without their secrets."""
     from leadhand.cli.connect import open_client
 
     with open_client() as client:

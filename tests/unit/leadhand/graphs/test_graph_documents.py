@@ -9,7 +9,8 @@ from pydantic import ValidationError
 
 from leadhand.flows.documents import FlowDocument
 from leadhand.flows.faults import faults_of
-from leadhand.graphs.documents import GraphDocument
+from leadhand.flows.graph_faults import faults_of_graph
+from leadhand.graphs.documents import ANY_STRUCTURE, GraphDocument, GraphStep
 from leadhand.graphs.faults import GraphMalformed
 
 
@@ -253,3 +254,60 @@ def test_list_of_a_wrong_type_has_one_plain_error(model: Any) -> None:
     assert faults_of(refused.value, given, model) == [
         (f"steps[0].{name}", "it is not a list; give a list, or one reference to a list")
     ]
+
+
+def paths(given: Any) -> list[str]:
+    """The paths of all errors of a document."""
+    with pytest.raises(ValidationError) as refused:
+        GraphDocument.model_validate(given)
+    return [path for path, _ in faults_of_graph(refused.value, given)]
+
+
+ECHO = {"name": "a", "tool": "echo"}
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ([], [""]), ({}, ["steps"]), ({"steps": 3, "label": 7}, ["steps", "label"]),
+        ({"steps": [3, {**ECHO, "depends_on": ["b"]}]}, ["steps[0]", "steps[1].depends_on[0]"]),
+        ({"steps": [ECHO], "inputs": [1]}, ["inputs"]),
+        (
+            {"steps": [{**ECHO, "arguments": {"x": "${inputs.a} ${b}"}}], "inputs": 3},
+            ["inputs", "steps[0].arguments.x"],
+        ),
+        (
+            {"steps": [{**ECHO, "arguments": {"x": "${inputs.b}"}}], "inputs": {"1": 3, "a": 1}},
+            ["inputs.1", "steps[0].arguments.x"],
+        ),
+        ({"steps": [{**ECHO, "at_once": 0, "for_each": "${b}"}]}, ["steps[0].at_once",
+                                                                  "steps[0].for_each"]),
+        (
+            {"steps": [{**ECHO, "for_each": 3, "arguments": {"x": "${item}"}}]},
+            ["steps[0].for_each"],
+        ),
+        ({"steps": [{**ECHO, "retries": -1, "retry_on": ["OSError"]}]}, ["steps[0].retries"]),
+        ({"steps": [{**ECHO, "depends_on": 3, "join": "all"}]}, ["steps[0].depends_on"]),
+        ({"steps": [{"name": 3, "tool": "echo", "when": "yes"}]}, ["steps[0].name",
+                                                                   "steps[0].when"]),
+        ({"steps": [{"name": "a", "when": "yes"}]}, ["steps[0]", "steps[0].when"]),
+        (
+            {"steps": [{**ECHO, "session": {"kind": "loop", "checkers": 3}}, ECHO]},
+            ["steps[0].session.task", "steps[0].session.checkers", "steps[1].name"],
+        ),
+        ({"steps": [ECHO], "budget": {"steps": -1}, "other": 1}, ["budget.steps", "other"]),
+    ],
+)  # fmt: skip
+def test_invalid_fields_do_not_hide_errors_of_the_structure(given: Any, found: list[str]) -> None:
+    assert paths(given) == found
+
+
+def test_steps_that_are_models_already_may_be_invalid_together() -> None:
+    steps = (GraphStep(name="a", tool="echo"), GraphStep(name="a", tool="echo"))
+    assert paths({"steps": steps, "label": 7}) == ["label", "steps[1].name"]
+
+
+def test_rest_of_an_invalid_graph_has_its_valid_steps() -> None:
+    given = {"steps": [{**ECHO, "tool": "no tool"}, {"name": "a", "tool": "web:fetch"}], "x": 1}
+    rest = GraphDocument.model_validate(given, context=ANY_STRUCTURE)
+    assert [(step.name, step.tool) for step in rest.steps] == [("a", "noop"), ("a", "web:fetch")]

@@ -129,8 +129,8 @@ def test_a_variable_that_is_missing_is_named(world: ToolWorld, monkeypatch) -> N
 
 
 def fault(workers: list[WorkerView], tool: str, **known: JsonValue) -> str:
-    found = ToolsThere(workers).fault(ToolNeed("steps[0]", tool, known, known))
-    return "" if found is None else f"{found.field}: {found.hint}"
+    found = ToolsThere(workers).faults(ToolNeed("steps[0]", tool, known, known))
+    return "\n".join(f"{one.field}: {one.hint}" for one in found)
 
 
 def test_submit_refuses_unknown_tools_and_unfit_arguments(world: ToolWorld) -> None:

@@ -1,0 +1,99 @@
+"""Removes a graph's invalid values, so that the errors of the rest are found with them (pure)."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+from pydantic import JsonValue, ValidationError
+from pydantic_core import ErrorDetails, InitErrorDetails
+
+T = TypeVar("T")
+Place = tuple[int | str, ...]
+
+#: A removed value may hide errors in others; the next validation finds these.
+_ROUNDS = 5
+#: The fields of a step that say what it calls, and how.
+_OF_CALLS = ("tool", "session", "arguments", "expect")
+#: Fields of a step that would be an error without the other one.
+_TOGETHER = {"depends_on": "join", "retries": "retry_on"}
+_LISTS = (list, tuple)
+_STEPS = ("steps",)
+_INPUT_REFERENCE = re.compile(r"\$\{\s*inputs\.([A-Za-z_][A-Za-z0-9_]*)")
+
+
+def read_rest(given: object, read: Callable[[Any], T]) -> tuple[T | None, list[InitErrorDetails]]:
+    """Validates a graph with `read`; returns what is valid of it (None: nothing) and all errors."""
+    found = dict[tuple[Place, str], InitErrorDetails]()
+    for _ in range(_ROUNDS):
+        try:
+            return read(given), list(found.values())
+        except ValidationError as error:
+            wrong = _causes(error)
+        for one in wrong:
+            found.setdefault((one["loc"], one["type"]), _copy(one))
+        given = _without(given, [one["loc"] for one in wrong])
+        if given is None:
+            break
+    return None, list(found.values())
+
+
+def _causes(error: ValidationError) -> list[ErrorDetails]:
+    """The errors, without the one that a list has too few items because its items are invalid."""
+    wrong = error.errors(include_url=False)
+    is_explained = any(one["loc"][:1] == _STEPS and len(one["loc"]) > 1 for one in wrong)
+    return [one for one in wrong if one["loc"] != _STEPS or not is_explained]
+
+
+def _copy(one: ErrorDetails) -> InitErrorDetails:
+    again = InitErrorDetails(type=one["type"], loc=one["loc"], input=one["input"])
+    return {**again, "ctx": one["ctx"]} if "ctx" in one else again
+
+
+def _without(given: object, places: Iterable[Place]) -> dict[str, JsonValue] | None:
+    """A copy of the graph without the values at these places; None if its steps are no list."""
+    if not isinstance(given, dict):
+        return None
+    kept: dict[str, Any] = copy.deepcopy(given)
+    steps = kept["steps"] = list(kept["steps"]) if isinstance(kept.get("steps"), _LISTS) else []
+    for place in places:
+        match place:
+            case () | ("steps",):
+                return None
+            case ("steps", int() as number, *rest):
+                steps[number] = _mend_step(steps[number], rest, f"steps[{number}]")
+            case ("inputs", str() as name, *_) if isinstance(kept["inputs"], dict):
+                kept["inputs"].pop(name, None)
+            case ("inputs", *_):
+                texts = json.dumps(steps, default=str)
+                kept["inputs"] = dict.fromkeys(_INPUT_REFERENCE.findall(texts))
+            case _:
+                kept.pop(str(place[0]), None)
+    return kept
+
+
+def _mend_step(step: JsonValue, rest: Sequence[int | str], name: str) -> dict[str, JsonValue]:
+    """A step without an invalid value; it calls nothing if what it should call is not known."""
+    if not isinstance(step, dict):
+        return {"name": name, "tool": "noop"}
+    match rest:
+        case ["name", *_]:
+            return {**step, "name": name}
+        case ["for_each", *_]:
+            return {**step, "for_each": []}
+        case ["depends_on", int(), *_] if isinstance(step["depends_on"], list):
+            known: list[JsonValue] = [
+                one for one in step["depends_on"] if isinstance(one, str) and one.strip()
+            ]
+            return {**_drop(step, "join"), "depends_on": known}
+        case [field, *_] if field not in _OF_CALLS:
+            return _drop(step, str(field), _TOGETHER.get(str(field), ""))
+        case _:
+            return {**_drop(step, *_OF_CALLS), "tool": "noop"}
+
+
+def _drop(step: dict[str, JsonValue], *fields: str) -> dict[str, JsonValue]:
+    return {name: value for name, value in step.items() if name not in fields}
