@@ -75,7 +75,7 @@ from leadhand.models.views import (
     SessionView,
     SignInLink,
     StatisticsView,
-    StepView,
+    StepsPage,
     StopView,
     StoreView,
     TaskView,
@@ -196,7 +196,7 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation(
         "sessions.steps", "GET", "List a session's steps",
-        (replies(Page[StepView], "A page of steps."),), query=requests.PageQuery,
+        (replies(StepsPage, "A page of steps, and of runs of loops."),), query=requests.PageQuery,
     ),
     Operation(
         "sessions.ledger", "GET", "List a session's iterations, oldest first",

@@ -28,6 +28,7 @@ from leadhand.models.views import (
     OwnFolderView,
     RunningStep,
     StepView,
+    TurnView,
 )
 
 #: Counters that are shown unchanged.
@@ -44,7 +45,9 @@ def diff_view(address: str, packed: str) -> DiffView:
     return DiffView(address=address, loop=loop, iteration=iteration_of(address), **fields)
 
 
-def node_progress(node: Step | Loop, turn: TurnRecord | None, stops: int = 0) -> NodeProgress:
+def node_progress(
+    node: Step | Loop, turn: TurnRecord | None, *, run: int, stops: int = 0
+) -> NodeProgress:
     """Builds the progress of a top-level step or loop from its turn; `pending` without one."""
     return NodeProgress(
         node=node.id,
@@ -53,7 +56,7 @@ def node_progress(node: Step | Loop, turn: TurnRecord | None, stops: int = 0) ->
         iteration=turn.iteration if turn else 0,
         max_iterations=turn.max if turn else (node.max_iterations if isinstance(node, Loop) else 0),
         verdict=turn.verdict if turn else None,
-        run=turn.run if turn else 1,
+        run=run,
         attempts_failed=turn.attempts_failed if turn else 0,
         attempts_lost=turn.attempts_lost if turn else 0,
         stops=stops,
@@ -88,6 +91,12 @@ def made_by(fields: Mapping[str, str]) -> MadeBy:
         "detached_from": fields.get("detached_from"),
         "made_from": MadeFrom.model_validate_json(made) if made else None,
     }
+
+
+def made_by_fork(fields: Mapping[str, str]) -> bool:
+    """Whether a session was forked, so that it began with copied records."""
+    made = made_by(fields)["made_from"]
+    return made is not None and made.verb == "fork"
 
 
 class Noted(TypedDict):
@@ -202,4 +211,26 @@ def step_view(
         answered_by=record.answered_by if action is Action.HUMAN else None,
         answer=answer if action is Action.HUMAN else None,
         summary=summary,
+    )
+
+
+def turn_view(program: Program, id_: str, turn: TurnRecord) -> TurnView:
+    """Builds the API's view of one run of a loop or for_each."""
+    path = path_of(id_)
+    name = path.rpartition("/")[2]
+    node = program.node(path) if program.has(path) else None
+    return TurnView(
+        address=id_,
+        node=path,
+        label=without_keys((node and node.label) or name),
+        state=turn.state,
+        verdict=turn.verdict,
+        reason=reason_view(turn.reason),
+        iteration=turn.iteration,
+        max_iterations=turn.max,
+        items=turn.width if turn.each else None,
+        continues=turn.origin.run if turn.origin else None,
+        from_iteration=turn.origin.opened if turn.origin else 1,
+        started_at=iso(turn.since) if turn.since else None,
+        ended_at=iso(turn.ended) if turn.ended else None,
     )

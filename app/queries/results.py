@@ -8,7 +8,7 @@ from typing import Literal
 from app.domain.program import Loop, Program
 from app.domain.reasons import Reason, ReasonCode, reason_view
 from app.domain.records import TurnRecord
-from app.queries.presenters import counters
+from app.queries.presenters import counters, made_by_fork
 from app.redaction import without_keys
 from leadhand.models.views import BestIteration, LedgerEntry, Missing, PhaseView, ResultView
 
@@ -35,19 +35,21 @@ def result_of(
     iteration of an unaccepted loop without a judge.
     """
     status = fields["status"]
+    counted = counters(fields)
+    copied = copied_entries(fields, counted.iterations, ledger)
     phases = [
-        _phase(node, turns[node.id], status, reason, ledger, texts, nearest)
+        _phase(node, turns[node.id], status, reason, ledger, copied, texts, nearest)
         for node in program.body
         if isinstance(node, Loop) and node.id in turns and turns[node.id].verdict != "skipped"
     ]
     last = phases[-1] if phases else None
-    counted = counters(fields)
     return ResultView(
         session_id=session,
         kind=fields["kind"],
         status=status,
         verdict=_verdict(status, phases),
-        iterations=len(ledger),
+        iterations=len(ledger) - copied,
+        copied_iterations=copied,
         history=list(ledger),
         result_text=texts.get(EXECUTED, last.result_text if last else ""),
         exit_reason=_exit_text(reason),
@@ -68,10 +70,12 @@ def _phase(
     status: str,
     reason: Reason | None,
     ledger: Sequence[LedgerEntry],
+    copied: int,
     texts: Mapping[str, str],
     nearest: Callable[[Loop, TurnRecord], LedgerEntry | None],
 ) -> PhaseView:
     history = [entry for entry in ledger if entry.loop == node.id]
+    before = sum(entry.loop == node.id for entry in ledger[:copied])
     verdict = _loop_verdict(turn, status)
     passed = verdict == "accept"
     best = None if passed else best_of(history) or nearest(node, turn)
@@ -79,7 +83,8 @@ def _phase(
         name=without_keys(node.label or node.id),
         passed=passed,
         verdict=verdict,
-        iterations=len(history),
+        iterations=len(history) - before,
+        copied_iterations=before,
         history=history,
         result_text=texts.get(node.id, ""),
         exit_reason=_exit_text(reason) if verdict == "exit" else "",
@@ -88,6 +93,14 @@ def _phase(
         best_iteration=None if best is None else _nearest(best),
         missing=[] if best is None else _missing(best),
     )
+
+
+def copied_entries(fields: Mapping[str, str], counted: int, ledger: Sequence[LedgerEntry]) -> int:
+    """Returns how many of the first entries of a ledger a fork has copied; 0 for other sessions.
+
+    A fork counts its own iterations from 0. Each of them adds an entry.
+    """
+    return max(0, len(ledger) - counted) if made_by_fork(fields) else 0
 
 
 def best_of(history: Sequence[LedgerEntry]) -> LedgerEntry | None:

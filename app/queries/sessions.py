@@ -62,6 +62,7 @@ from leadhand.models.views import (
     Progress,
     ResultView,
     SessionView,
+    StepsPage,
     StepView,
     TranscriptEntry,
     WorkerView,
@@ -147,8 +148,8 @@ class Queries:
         found = graph_results(self._store, ref, program, self._artifacts)
         return result.model_copy(update=found._asdict())
 
-    def steps(self, session: str, *, limit: int = 50, cursor: str | None = None) -> Page[StepView]:
-        """Returns a page of the steps of a session that ever became ready, sorted by address."""
+    def steps(self, session: str, *, limit: int = 50, cursor: str | None = None) -> StepsPage:
+        """Returns a page of a session's steps that became ready, with the turns among them."""
         ref = self.ref(session)
         fields = self._fields(ref)
         program = self._program(fields["program"])

@@ -1,4 +1,4 @@
-"""Lists a session's steps, each with the first line of its outcome."""
+"""Lists a session's steps, each with the first line of its outcome, and its turns."""
 
 from __future__ import annotations
 
@@ -13,22 +13,27 @@ from app.domain.ids import SessionRef
 from app.domain.program import Program
 from app.domain.records import StepRecord
 from app.queries.cursors import address_of, encode_cursor
-from app.queries.presenters import step_view
+from app.queries.presenters import step_view, turn_view
 from app.redaction import without_keys, without_secrets
 from app.store.store import Store
 from leadhand.models.text import plain, reason_text
-from leadhand.models.views import Page, StepView
+from leadhand.models.views import StepsPage, TurnView
 
 #: The most characters of a step's summary.
 SUMMARY = 200
 #: Outcomes that are read at once: each may have 64 kB of text.
 _BATCH = 50
+#: What addresses are sorted by.
+_Key = list[tuple[int, str]]
 
 
 def steps_page(
     store: Store, ref: SessionRef, program: Program, place: str, *, limit: int, cursor: str | None
-) -> Page[StepView]:
-    """Returns a page of the steps of a session that ever became ready, sorted by address."""
+) -> StepsPage:
+    """Returns a page of a session's steps that became ready, by address, and the turns among them.
+
+    A skipped loop or for_each has no steps: only its turn says that it was skipped.
+    """
     after = by_number(address_of(cursor)) if cursor is not None else None
     known = sorted(store.names(ref, "steps"), key=by_number)
     ahead = known if after is None else known[bisect_right(known, after, key=by_number) :]
@@ -38,7 +43,23 @@ def steps_page(
         step_view(program, address, records[address], place, summary=summary, answer=answer)
         for address, summary, answer in _summaries(store, ref, shown, records)
     ]
-    return Page(items=items, next=encode_cursor(shown[-1]) if len(ahead) > limit else None)
+    last = by_number(shown[-1]) if len(ahead) > limit else None
+    return StepsPage(
+        items=items,
+        next=encode_cursor(shown[-1]) if last is not None else None,
+        turns=list(_turns_between(store, ref, program, after, last)),
+    )
+
+
+def _turns_between(
+    store: Store, ref: SessionRef, program: Program, after: _Key | None, last: _Key | None
+) -> Iterator[TurnView]:
+    """The turns after one address up to another, by address; the program's own turn is left out."""
+    ids = sorted((id_ for id_ in store.names(ref, "turns") if id_), key=by_number)
+    start = bisect_right(ids, after, key=by_number) if after is not None else 0
+    end = bisect_right(ids, last, key=by_number) if last is not None else len(ids)
+    records = store.turns(ref, ids[start:end])
+    yield from (turn_view(program, id_, records[id_]) for id_ in ids[start:end] if id_ in records)
 
 
 def _summaries(

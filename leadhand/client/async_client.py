@@ -46,7 +46,7 @@ from leadhand.models.views import (
     ReceiptView,
     ResultView,
     SessionView,
-    StepView,
+    StepsPage,
     TranscriptEntry,
     TreeView,
 )
@@ -151,8 +151,8 @@ class AsyncClient(
 
     async def steps(
         self, session: str, *, limit: int | None = None, cursor: str | None = None
-    ) -> Page[StepView]:
-        """List a page of a session's steps that became ready, with states, sorted by address."""
+    ) -> StepsPage:
+        """List a page of a session's steps, sorted by address, with the runs of its loops."""
         return await self._ask(requests.steps(session, limit, cursor))
 
     async def ledger(

@@ -39,7 +39,7 @@ from leadhand.models.views import (
     ReceiptView,
     ResultView,
     SessionView,
-    StepView,
+    StepsPage,
     StoreView,
     TokenView,
     ToolView,
@@ -136,10 +136,10 @@ def result(id_: str) -> Ask[ResultView]:
     return _reads(ResultView, Call("GET", session_path(id_, "result")))
 
 
-def steps(id_: str, limit: int | None, cursor: str | None) -> Ask[Page[StepView]]:
+def steps(id_: str, limit: int | None, cursor: str | None) -> Ask[StepsPage]:
     """Builds the request that lists a page of a session's steps, with its response parser."""
     params = _given(limit=limit, cursor=cursor)
-    return _reads(Page[StepView], Call("GET", session_path(id_, "steps"), params=params))
+    return _reads(StepsPage, Call("GET", session_path(id_, "steps"), params=params))
 
 
 def ledger(id_: str, limit: int | None, cursor: str | None) -> Ask[Page[LedgerEntry]]:

@@ -16,7 +16,12 @@ from leadhand.models.views import Progress
 def progress_of(program: Program, fields: Mapping[str, str], records: SessionRecords) -> Progress:
     """Returns a session's progress: top-level node states, running steps, share of work done."""
     nodes = [
-        node_progress(node, records.turns.get(node.id), stops_of(fields, node.id))
+        node_progress(
+            node,
+            records.turns.get(node.id),
+            run=records.runs.get(node.id, 1),
+            stops=stops_of(fields, node.id),
+        )
         for node in program.body
     ]
     running = records.steps_of(records.running)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         NoDiffs,
         NoDiffsWhy,
         StepView,
+        TurnView,
     )
 
 #: The value of --diff without an iteration.
@@ -90,16 +91,17 @@ def show_command(
         view = client.session(session)
         ledger = list(whole_ledger(client, session))
         # The iterations of a single loop have all of its steps.
-        steps = list(all_steps(client, session)) if view.kind != "loop" or as_json else []
+        steps, turns = all_steps(client, session) if view.kind != "loop" or as_json else ([], [])
         # A child session is created after its parent.
         page = client.sessions(parent=session, created_after=view.created_at, limit=_CHILDREN)
     if as_json:
         entries = [entry.model_dump(mode="json") for entry in ledger]
         echo_json({"session": view.model_dump(mode="json"), "ledger": entries,
                    "steps": [step.model_dump(mode="json") for step in steps],
+                   "turns": [turn.model_dump(mode="json") for turn in turns],
                    "children": [child.id for child in page.items]})  # fmt: skip
         return 0
-    for line in session_lines(view, ledger, page.items, steps):
+    for line in session_lines(view, ledger, page.items, steps, turns):
         click.echo(line)
     return 0
 
@@ -190,13 +192,15 @@ def _all_diffs(
         yield from page.items
 
 
-def all_steps(client: Client, session: str) -> Iterator[StepView]:
-    """Yields all steps of a session, fetched page by page."""
+def all_steps(client: Client, session: str) -> tuple[list[StepView], list[TurnView]]:
+    """Returns all steps and all turns of a session, fetched page by page."""
     page = client.steps(session, limit=_STEPS)
-    yield from page.items
+    steps, turns = [*page.items], [*page.turns]
     while page.next is not None:
         page = client.steps(session, limit=_STEPS, cursor=page.next)
-        yield from page.items
+        steps += page.items
+        turns += page.turns
+    return steps, turns
 
 
 def whole_ledger(client: Client, session: str) -> Iterator[LedgerEntry]:

@@ -35,6 +35,7 @@ def ending(result: ResultView) -> str:
         text = plain(result.result_text) or result.status
     elif result.iterations or result.kind not in _WITHOUT_LOOPS:
         text += f" after {plural(result.iterations, 'iteration')}"
+        text += f" and {result.copied_iterations} copied" if result.copied_iterations else ""
     text += _usage(result)
     why = plain(result.exit_reason) or _why(
         accepted=result.verdict == "accept", reason=result.reason
@@ -77,7 +78,9 @@ def workflow_summary(result: ResultView) -> Iterator[str]:
         [
             phase.name,
             _verdict(result, phase),
-            phase.iterations,
+            f"{phase.iterations} and {phase.copied_iterations} copied"
+            if phase.copied_iterations
+            else phase.iterations,
             phase.runs,
             phase.exit_reason
             or _why(accepted=phase.passed, reason=phase.reason)

@@ -19,6 +19,7 @@ from leadhand.models.views import (
     RoleView,
     SessionView,
     StepView,
+    TurnView,
 )
 
 _MOST_LINES = 12
@@ -29,25 +30,34 @@ def session_lines(
     ledger: Sequence[LedgerEntry],
     children: Iterable[SessionView] = (),
     steps: Sequence[StepView] = (),
+    turns: Sequence[TurnView] = (),
 ) -> Iterator[str]:
     """Formats a session: its facts, children, steps, iterations and running steps."""
-    yield from _head(view)
+    copied = _copied(view, ledger)
+    yield from _head(view, copied)
     for child in children:
         name = plain(child.title, most=60)
         yield f"started  {child.id}  {child.kind}  {name}  {child.status}"
     if steps:
         yield ""
-        yield from step_lines(view, steps, ledger)
+        yield from step_lines(view, steps, ledger, turns)
     labels = {node.node: node.label for node in view.progress.nodes if node.label}
-    for entry in ledger:
+    for number, entry in enumerate(ledger):
         yield ""
-        yield from _iteration(entry, name=plain(loop_name(_around(entry), labels)))
+        name = plain(loop_name(_around(entry), labels))
+        yield from _iteration(entry, name=name, copied=number < copied)
     if view.progress.running:
         yield ""
     for step in view.progress.running:
         again = f", attempt {step.attempt}" if step.attempt > 1 else ""
         since = "" if step.since is None else f" since {local_time(step.since)}"
         yield f"running: {plain(step.address)}{since}{again}"
+
+
+def _copied(view: SessionView, ledger: Sequence[LedgerEntry]) -> int:
+    """How many of the first entries a fork has copied; it counts its own iterations only."""
+    is_fork = view.made_from is not None and view.made_from.verb == "fork"
+    return max(0, len(ledger) - view.counters.iterations) if is_fork else 0
 
 
 def head_line(view: SessionView) -> str:
@@ -65,7 +75,7 @@ def _made_from(made: MadeFrom | None) -> Iterator[str]:
     yield f"{made.verb:<7}  of {made.session}{after}{cost}"
 
 
-def _head(view: SessionView) -> Iterator[str]:
+def _head(view: SessionView, copied: int) -> Iterator[str]:
     yield f"session  {view.id}  {view.kind}  {plain(view.title)}"
     yield from _about(view)
     yield from _made_from(view.made_from)
@@ -83,13 +93,17 @@ def _head(view: SessionView) -> Iterator[str]:
         yield f"ended    {local_time(view.ended_at)}"
     counters = view.counters
     yield (
-        f"counters  {plural(counters.steps, 'step')}, {plural(counters.iterations, 'iteration')},"
-        f" attempts lost {counters.attempts_lost}, attempts failed {counters.attempts_failed},"
+        f"counters  {plural(counters.steps, 'step')}, {plural(counters.iterations, 'iteration')}"
+        + (f" and {copied} copied," if copied else ",")
+        + f" attempts lost {counters.attempts_lost}, attempts failed {counters.attempts_failed},"
         f" phase retries {counters.phase_retries}, stops {counters.stops}"
     )
     yield from _progress(view)
     yield from usage_lines(view)
     for node in view.progress.nodes:
+        # Steps count no attempts of their own; those that ran again are among the steps.
+        if node.state == "pending":
+            continue
         if node.attempts_failed or node.attempts_lost or node.run > 1 or node.stops:
             yield (
                 f"  {plain(node.label)}: run {node.run}, attempts lost {node.attempts_lost},"
@@ -169,9 +183,10 @@ def _around(entry: LedgerEntry) -> str:
     return f"{around}/{entry.loop.rpartition('/')[2]}" if around else entry.loop
 
 
-def _iteration(entry: LedgerEntry, *, name: str) -> Iterator[str]:
+def _iteration(entry: LedgerEntry, *, name: str, copied: bool) -> Iterator[str]:
     run = f", run {entry.run}" if entry.run > 1 else ""
-    yield f"{name}{run}, iteration {entry.iteration}: {entry.verdict}{_cost(entry)}"
+    also = ", copied" if copied else ""
+    yield f"{name}{run}, iteration {entry.iteration}: {entry.verdict}{also}{_cost(entry)}"
     if entry.address is not None and "/" in entry.address:
         yield f"  address: {plain(entry.address)}"
     if entry.work:  # a loop of a flow has no doer

@@ -118,9 +118,11 @@ from leadhand.models.views.step import (
     NoDiffsWhy,
     OutputPart,
     OutputView,
+    StepsPage,
     StepView,
     ToolCallView,
     TranscriptEntry,
+    TurnView,
     position,
 )
 from leadhand.models.views.tokens import (
@@ -217,6 +219,7 @@ __all__ = [
     "Spent",
     "StatisticsView",
     "StepView",
+    "StepsPage",
     "StopDecision",
     "StopView",
     "StoreView",
@@ -234,6 +237,7 @@ __all__ = [
     "TreeCause",
     "TreeNode",
     "TreeView",
+    "TurnView",
     "UploadView",
     "UsableHere",
     "UsageCount",

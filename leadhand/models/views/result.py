@@ -63,7 +63,10 @@ class PhaseView(View):
     name: str
     passed: bool
     verdict: str
+    #: The iterations of this session.
     iterations: int
+    #: Of a fork: how many of the first entries of its history are copies of the other session's.
+    copied_iterations: int = 0
     history: list[LedgerEntry] = []
     result_text: str = ""
     exit_reason: str = ""
@@ -80,7 +83,10 @@ class ResultView(View):
     kind: str
     status: str
     verdict: Literal["accept", "terminate", "max_iterations", "exit"] | None
+    #: The iterations of this session, as its counters have them.
     iterations: int
+    #: Of a fork: how many of the first entries of its history are copies of the other session's.
+    copied_iterations: int = 0
     history: list[LedgerEntry] = []
     result_text: str = ""
     exit_reason: str = ""

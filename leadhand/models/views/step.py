@@ -37,6 +37,37 @@ class StepView(View):
     summary: str = ""
 
 
+class TurnView(View):
+    """One run of a loop or of a for_each, at its address."""
+
+    address: str
+    node: str
+    label: str
+    state: str
+    #: How it ended, such as `accept`, `max_iterations` or `skipped`; null while it is open.
+    verdict: str | None = None
+    reason: Reason | None = None
+    #: Of a loop: the newest iteration, and the limit.
+    iteration: int = 0
+    max_iterations: int = 0
+    #: Of a for_each: the number of its items; null for a loop.
+    items: int | None = None
+    #: The run that it continues after a resume or in a fork, and the iteration at which it began:
+    #: earlier iterations belong to that run.
+    continues: str | None = None
+    from_iteration: int = 1
+    started_at: str | None = None
+    ended_at: str | None = None
+
+
+class StepsPage(Page[StepView]):
+    """A page of steps, with the runs of loops and lists among them."""
+
+    #: Those whose addresses are between the last step of the page before and the last of this one;
+    #: on the last page also all that come after.
+    turns: list[TurnView] = []
+
+
 class ToolCallView(View):
     """A tool call of an agent; input and result have their first 500 characters only."""
 

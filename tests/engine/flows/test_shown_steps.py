@@ -9,6 +9,9 @@ import pytest
 from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome
 from app.domain.program import Action
+from app.operations.step_verbs.fork import Wish
+from leadhand.cli.render.result_text import ending
+from leadhand.cli.render.session_text import session_lines
 from leadhand.cli.render.step_tree import step_lines
 from leadhand.flows.documents import FlowDocument
 from leadhand.models.views import SessionView, StepView
@@ -40,10 +43,11 @@ def run(world: World, ref: SessionRef, answers: dict[str, Outcome], *, most: int
         world.settle(ref, grant, answers.get(grant.address, usual))
 
 
-def shown(world: World, ref: SessionRef, **more: datetime) -> list[str]:
+def shown(world: World, ref: SessionRef, *, now: datetime | None = None) -> list[str]:
     queries = world.engine.queries
     view, ledger = queries.session(ref.id), queries.ledger(ref.id, limit=500).items
-    return list(step_lines(view, queries.steps(ref.id, limit=500).items, ledger, **more))
+    page = queries.steps(ref.id, limit=500)
+    return list(step_lines(view, page.items, ledger, page.turns, now=now))
 
 
 def test_loops_and_iterations_have_their_steps_beneath_them_in_order_of_time(world: World) -> None:
@@ -56,7 +60,7 @@ def test_loops_and_iterations_have_their_steps_beneath_them_in_order_of_time(wor
         "  plan               succeeded       0:02  $0.2500  the plan",
         "  startLoop          max_iterations  0:08           iteration 1 of 5",
         "    iteration 1      max_iterations  0:08",
-        "      loop1                          0:08",
+        "      startLoop      max_iterations  0:08",
         "        iteration 1  retry           0:04",
         "          zeal       succeeded       0:02           # said at loop2~1[1]/loop1~1[1]/zeal",
         "          all green  retry           0:02           2 of 6 pass",
@@ -90,21 +94,91 @@ def test_a_loop_at_its_limit_says_so(world: World) -> None:
     ]  # fmt: skip
 
 
-def test_an_iteration_that_ran_again_has_the_verdict_of_its_newest_run(world: World) -> None:
+def nested(world: World) -> SessionRef:
+    """A flow whose inner loop ran to its limit in the first iteration of the outer one."""
     inner = loop(llm(label="work"), ask(label="green"), label="inner", maxIterations=2)
-    ref = submit(world, flow(loop(inner, label="outer", maxIterations=1)))
+    ref = submit(world, flow(loop(llm(label="plan"), inner, label="outer", maxIterations=1)))
     run(world, ref, {})
-    before = shown(world, ref)
-    assert [line.split()[:3] for line in before if "iteration 2" in line] == [
-        ["iteration", "2", "retry"]
-    ]
+    return ref
+
+
+GREEN = Outcome.model_validate({"word": "succeeded", "verdict": "accept", "text": "all pass"})
+
+
+def test_runs_of_loops_have_rows_times_and_ends_of_their_own(world: World) -> None:
+    ref = nested(world)
+    world.now += 3_600_000
     world.engine.step_verbs.retry(ref.id, "outer~1[1]/inner~1[2]/green")
-    green = Outcome.model_validate({"word": "succeeded", "verdict": "accept", "text": "all pass"})
     live = world.engine.store.members(ref, "live", 10)
-    run(world, ref, dict.fromkeys(live, green), most=1)
-    after = shown(world, ref)
-    [line] = [line for line in after if "iteration 2" in line]
-    assert line.split()[:3] != ["iteration", "2", "retry"], after
+    run(world, ref, dict.fromkeys(live, GREEN), most=1)
+    assert [line[:50].rstrip() for line in shown(world, ref)[1:]] == [
+        "  outer (run 1)      max_iterations  0:10  iterati",
+        "    iteration 1      max_iterations  0:10",
+        "      plan           succeeded       0:02  # said",
+        "      inner          max_iterations  0:08",
+        "        iteration 1  retry           0:04",
+        "          work       succeeded       0:02  # said",
+        "          green      retry           0:02  2 of 6",
+        "        iteration 2  retry           0:04",
+        "          work       succeeded       0:02  # said",
+        "          green      retry           0:02  2 of 6",
+        "  outer (run 2)      max_iterations  0:02  iterati",
+        "    iteration 1      retry           0:02",
+        "      inner          accept          0:02  continu",
+        "        iteration 2  accept          0:02",
+        "          green      accept          0:02  all pas",
+    ]
+
+
+def test_a_fork_counts_its_own_iterations_and_names_those_that_it_copied(world: World) -> None:
+    ref = nested(world)
+    queries = world.engine.queries
+    wish = Wish(after="outer[1]/inner[1]/work")
+    fork = world.engine.forks.fork(ref.id, wish).session
+    copy = SessionRef(fork, fork)
+    live = world.engine.store.members(copy, "live", 10)
+    run(world, copy, dict.fromkeys(live, GREEN))
+    view, result = queries.session(fork), queries.result(fork)
+    assert view.counters.iterations == result.iterations == 2
+    assert (result.copied_iterations, len(result.history)) == (3, 5)
+    assert "after 2 iterations and 3 copied" in ending(result)
+    page, ledger = queries.steps(fork, limit=500), queries.ledger(fork, limit=500).items
+    lines = list(session_lines(view, ledger, (), page.items, page.turns))
+    assert any("2 iterations and 3 copied," in line for line in lines)
+    copied = [line.endswith(", copied") for line in lines if ", iteration " in line]
+    assert copied == [True, True, True, False, False]
+
+
+def test_a_list_that_is_skipped_or_runs_again_is_listed_once_for_each_run(world: World) -> None:
+    each = {"type": "tool", "label": "fetch", "tool": "echo", "forEach": ["a", "b"]}
+    ref = submit(world, flow(each, llm(label="report")))
+    failed = Outcome(word="failed", text="no such page", retryable=False)
+    listed = Outcome(word="succeeded", value=["a", "b"], text="2 items")
+    run(world, ref, {"fetch-items": listed, "fetch~1#1": GREEN, "fetch~1#2": failed})
+    world.engine.step_verbs.retry(ref.id, "fetch")
+    run(world, ref, {"fetch~2#1": GREEN, "fetch~2#2": failed})
+    world.engine.skips.skip(ref.id, "fetch", reason="not needed")
+    assert [line.split("0:")[0].split() for line in shown(world, ref)[2:]] == [
+        ["fetch", "(run", "1)", "failed"],
+        ["fetch", "1", "accept"],
+        ["fetch", "2", "failed"],
+        ["fetch", "(run", "2)", "failed"],
+        ["fetch", "1", "accept"],
+        ["fetch", "2", "failed"],
+        ["fetch", "(run", "3)", "skipped", "skipped", "by", "a", "user:", "not", "needed"],
+        ["report", "waiting"],
+    ]
+
+
+def test_pages_of_steps_have_each_turn_once(world: World) -> None:
+    ref = nested(world)
+    queries, cursor, found = world.engine.queries, None, list[str]()
+    while True:
+        page = queries.steps(ref.id, limit=1, cursor=cursor)
+        found += [turn.address for turn in page.turns]
+        if (cursor := page.next) is None:
+            break
+    assert found == ["outer~1", "outer~1[1]/inner~1"]
 
 
 def test_a_question_is_the_summary_of_the_step_that_asks_it(world: World) -> None:
