@@ -34,14 +34,42 @@ class Drawn(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """The state of a node, and a note such as its iteration."""
+    """What became of a node."""
 
     state: str = "pending"
+    #: Such as the iterations of a loop, or the answer of a decision.
     note: str = ""
+    #: Why it was skipped or failed.
+    why: str = ""
+    #: What happened before: earlier runs, and the iterations around it.
+    before: tuple[str, ...] = ()
+
+    @property
+    def said(self) -> str:
+        """Return the state, and the reason if there is one."""
+        if self.why.startswith(self.state):
+            return self.why
+        return f"{self.state}: {self.why}" if self.why else self.state
 
 
 #: A node that has not started.
 PENDING = Mark()
+
+#: The sign of each state.
+SIGNS = {
+    "pending": "\N{MIDDLE DOT}",
+    "ready": "\N{WHITE CIRCLE}",
+    "running": "\N{BLACK CIRCLE}",
+    "parked": "\N{CIRCLE WITH LEFT HALF BLACK}",
+    "succeeded": "\N{CHECK MARK}",
+    "retry": "\N{ANTICLOCKWISE OPEN CIRCLE ARROW}",
+    "failed": "\N{BALLOT X}",
+    "skipped": "\N{EN DASH}",
+    "cancelled": "\N{EN DASH}",
+}
+#: The states of nodes that others went on from, and of nodes that were reached.
+_LEFT = frozenset({"succeeded", "retry", "failed"})
+_REACHED = _LEFT | {"ready", "running", "parked"}
 
 
 @dataclass(frozen=True)
@@ -64,6 +92,8 @@ class Block:
 
     layers: tuple[tuple[Cell, ...], ...]
     edges: tuple[tuple[str, str], ...]
+    #: The edges that the session has taken.
+    taken: frozenset[tuple[str, str]] = frozenset()
 
 
 def shape_of(nodes: tuple[Drawn, ...], marks: Mapping[str, Mark]) -> Block:
@@ -83,7 +113,9 @@ def _block(nodes: tuple[Drawn, ...], prefix: str, marks: Mapping[str, Mark], dee
             edge = (home[prefix + need], home[prefix + name])
             if edge[0] != edge[1]:
                 edges[edge] = None
-    return Block(tuple(tuple(layer) for layer in cells), tuple(edges))
+    states = {cell.path: cell.mark.state for layer in cells for cell in layer}
+    taken = (e for e in edges if states[e[0]] in _LEFT and states[e[1]] in _REACHED)
+    return Block(tuple(tuple(layer) for layer in cells), tuple(edges), frozenset(taken))
 
 
 def _layers(nodes: tuple[Drawn, ...], needs: Mapping[str, tuple[str, ...]]) -> list[list[Drawn]]:

@@ -1,20 +1,21 @@
-"""Draws a session: its program with the states of the newest runs."""
+"""Draws a session: its program, and the path that it took."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from app.compiler.flow import compile_flow
 from app.domain.ids import SessionRef
-from app.domain.program import Loop, Node, Program, Step
-from app.domain.records import StepRecord, TurnRecord
+from app.domain.program import Program
+from app.domain.states import ENDED
 from app.errors import SessionUnknown
 from app.queries.progress.program_shape import shape_of
+from app.queries.progress.taken_path import TakenPath
 from app.redaction import without_keys
 from app.store.store import Store
 from leadhand.drawing.layout import layout_of
 from leadhand.drawing.plain_text import to_text
-from leadhand.drawing.shape import NESTED, Mark
+from leadhand.drawing.shape import Block
 from leadhand.drawing.svg import to_svg
 from leadhand.flows.documents import FlowDocument
 
@@ -33,16 +34,12 @@ class Drawings:
         self._program = program
 
     def svg(self, session: str) -> str:
-        """Returns an SVG drawing of a session's program, with the states of the newest runs."""
-        ref, program = self._find(session)
-        layout = layout_of(shape_of(program, dict(self._marks(ref, program))))
-        return without_keys(to_svg(layout, f"session {session}"))
+        """Returns an SVG drawing of a session's program, with the path that it took."""
+        return without_keys(to_svg(layout_of(self._shape(session)), f"session {session}"))
 
     def text(self, session: str, width: int) -> str:
-        """Returns a text drawing of a session's program and states, in lines of at most `width`."""
-        ref, program = self._find(session)
-        lines = to_text(shape_of(program, dict(self._marks(ref, program))), width)
-        return without_keys("\n".join(lines) + "\n")
+        """Returns a text drawing of a session's path, in lines of at most `width` characters."""
+        return without_keys("\n".join(to_text(self._shape(session), width)) + "\n")
 
     def flow_svg(self, document: FlowDocument) -> str:
         """Returns an SVG drawing of a flow's definition, without states. Raises InvalidDocument."""
@@ -51,63 +48,11 @@ class Drawings:
         program = compile_flow(document.model_copy(update={"inputs": inputs}))
         return without_keys(to_svg(layout_of(shape_of(program, {})), f"flow {document.name}"))
 
-    def _find(self, session: str) -> tuple[SessionRef, Program]:
+    def _shape(self, session: str) -> Block:
         ref = self._ref(session)
-        found = self._store.values(ref, "session", ["program"])
+        found = self._store.values(ref, "session", ["program", "status"])
         if "program" not in found:
             raise SessionUnknown(session)
-        return ref, self._program(found["program"])
-
-    def _marks(self, ref: SessionRef, program: Program) -> Iterator[tuple[str, Mark]]:
-        yield from self._block(ref, program.body, "", "", NESTED)
-
-    def _block(
-        self, ref: SessionRef, nodes: tuple[Node, ...], prefix: str, block: str, deep: int
-    ) -> Iterator[tuple[str, Mark]]:
-        """The states of the nodes of one block instance: three reads, however many they are."""
-        places = {node.id: f"{block}/{node.id}" if block else node.id for node in nodes}
-        runs = self._store.values(ref, "runs", list(places.values()))
-        turn_ids = {
-            node.id: f"{places[node.id]}~{runs.get(places[node.id], 1)}"
-            for node in nodes
-            if isinstance(node, Loop) or node.for_each is not None
-        }
-        addresses = {
-            name: f"{place}~{run}" if (run := int(runs.get(place, 1))) > 1 else place
-            for name, place in places.items()
-            if name not in turn_ids
-        }
-        turns = self._store.turns(ref, list(turn_ids.values())) if turn_ids else {}
-        steps = self._store.steps(ref, list(addresses.values())) if addresses else {}
-        for node in nodes:
-            if node.id in turn_ids:
-                turn = turns.get(turn_ids[node.id])
-                yield prefix + node.id, _turn_mark(node, turn)
-                if isinstance(node, Loop) and turn is not None and turn.iteration and deep > 0:
-                    inside = f"{turn_ids[node.id]}[{turn.iteration}]"
-                    path = f"{prefix}{node.id}/"
-                    yield from self._block(ref, node.body, path, inside, deep - 1)
-            else:
-                yield prefix + node.id, _step_mark(steps.get(addresses[node.id]))
-
-
-def _step_mark(record: StepRecord | None) -> Mark:
-    if record is None:
-        return Mark()
-    note = f"attempt {record.attempt}" if record.attempt > 1 else ""
-    if record.state == "succeeded" and record.verdict == "retry":
-        return Mark("retry", note)
-    return Mark(record.state, note)
-
-
-def _turn_mark(node: Step | Loop, turn: TurnRecord | None) -> Mark:
-    if turn is None:
-        most = f"at most {node.max_iterations} times" if isinstance(node, Loop) else "for each item"
-        return Mark("pending", most)
-    state = {"accept": "succeeded", "skipped": "skipped"}.get(turn.verdict or "", "failed")
-    state = state if turn.state == "closed" else "running"
-    if not isinstance(node, Loop):
-        return Mark(state, f"{turn.width} item" + ("" if turn.width == 1 else "s"))
-    run = f", run {turn.run}" if turn.run > 1 else ""
-    verdict = f", {turn.verdict}" if turn.verdict else ""
-    return Mark(state, f"iteration {turn.iteration} of {turn.max}{run}{verdict}")
+        program = self._program(found["program"])
+        has_ended = found.get("status", "") in ENDED
+        return shape_of(program, TakenPath(self._store, ref).marks(program, has_ended=has_ended))

@@ -100,6 +100,12 @@ def _head(view: SessionView, copied: int) -> Iterator[str]:
     )
     yield from _progress(view)
     yield from usage_lines(view)
+    yield from _troubled_loops(view)
+    yield from _notices(view)
+
+
+def _troubled_loops(view: SessionView) -> Iterator[str]:
+    """The outermost loops and lists that ran again, stopped, or lost attempts."""
     for node in view.progress.nodes:
         # Steps count no attempts of their own; those that ran again are among the steps.
         if node.state == "pending":
@@ -109,7 +115,6 @@ def _head(view: SessionView, copied: int) -> Iterator[str]:
                 f"  {plain(node.label)}: run {node.run}, attempts lost {node.attempts_lost},"
                 f" failed {node.attempts_failed}, stops {node.stops}"
             )
-    yield from _notices(view)
 
 
 def phase_text(view: RoleView) -> str:

@@ -7,8 +7,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from app.domain.program import Action, Loop, Node, Program, Step, needs_of
-from app.queries.progress.program_shape import shape_of
+from app.domain.program import Action, Loop, Node, Program, Step
+from app.queries.progress.program_shape import drawn_needs, shape_of
 from leadhand.drawing.layout import Box, Layout, layout_of
 from leadhand.drawing.plain_text import to_text
 from leadhand.drawing.shape import DEEP, WIDE, Block, Mark
@@ -76,7 +76,7 @@ def test_every_need_is_an_edge_downwards(seed: int) -> None:
     for prefix, nodes in blocks:
         if prefix and prefix[:-1] not in {box.cell.path for box in layout.boxes if box.cell.block}:
             continue  # collapsed
-        for name, needs in needs_of(nodes).items():
+        for name, needs in drawn_needs(nodes).items():
             for need in needs:
                 ends = (home[prefix + need], home[prefix + name])
                 assert ends in drawn or ends[0] == ends[1]
@@ -130,6 +130,6 @@ def test_text_shows_layers_loops_and_states() -> None:
     marks = {"search": Mark("succeeded"), "left": Mark("running"),
              "green": Mark("pending", "at most 3 times")}  # fmt: skip
     assert to_text(shape_of(program, marks), 60) == [
-        "✓ search  succeeded", "│", "┌ ● left  running", "└ · right", "│",
+        "✓ search  succeeded", "│", "┌─ ● left  running", "└┈ · right", "┊",
         "· green  at most 3 times  after left", "│   · do",
     ]  # fmt: skip
