@@ -53,7 +53,7 @@ def edges(world: World, ref: SessionRef) -> dict[tuple[str, str], str]:
 def nested() -> FlowDocument:
     """An outer loop whose inner loop runs only if a decision says yes."""
     inner = loop(llm(label="work"), ask(label="good"), llm(label="mend"), label="inner")
-    choice = ask("if", label="more", then=[inner], **{"else": [llm(label="rest")]})
+    choice = ask("if", label="more", then=[inner]) | {"else": [llm(label="rest")]}
     return flow(loop(choice, ask(label="enough"), label="outer", maxIterations=5), llm(label="end"))
 
 
