@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 
@@ -13,7 +14,7 @@ from app.truncate import cut
 from leadhand.models.tool_values import convert
 from workers.agents.output_parser import TEXT_LIMIT
 from workers.processes.exit_outcome import failed_outcome
-from workers.registry.declared.entry import McpServer
+from workers.registry.declared.entry import Form, McpServer
 from workers.registry.declared.served import ServedTool, ServerState
 from workers.task.inputs import ToolInputs
 from workers.task.task import BodyTask
@@ -42,7 +43,8 @@ def use_served(
         return lost
     timeout_s = min(task.timeout_s, entry.timeout_s or task.timeout_s)
     called = _call(task, server, name, arguments, timeout_s, cancel, may_repeat=may_repeat)
-    return _outcome(who, server, called, timeout_s)
+    outcome = _outcome(who, server, called, timeout_s, entry.form_of(name))
+    return declined(outcome, who)
 
 
 def _converted(
@@ -81,7 +83,7 @@ def _call(
     raise AssertionError
 
 
-def _outcome(who: str, server: str, called: Called, timeout_s: float) -> Outcome:
+def _outcome(who: str, server: str, called: Called, timeout_s: float, form: Form) -> Outcome:
     match called.end:
         case "cancelled":
             return failed_outcome(ReasonCode.CANCELLED, f"{who} was cancelled")
@@ -98,13 +100,28 @@ def _outcome(who: str, server: str, called: Called, timeout_s: float) -> Outcome
             text = f"{who} failed: {called.why}"
             return failed_outcome(ReasonCode.FAILED_STEP, text, retryable=True)
         case None:
-            pass
-    value = called.value if called.has_value else called.text
+            return _of_result(who, called, form)
+
+
+def _of_result(who: str, called: Called, form: Form) -> Outcome:
+    """The outcome of a call that the server answered."""
     if called.is_error:
         text = f"{who} reported a failure: {cut(called.text, TEXT_LIMIT) or 'it gives no reason'}"
         failed = failed_outcome(ReasonCode.FAILED_STEP, text, retryable=True)
+        value = called.value if called.has_value else called.text
         return failed.model_copy(update={"value": value})
-    return declined(outcome_of(value), who)
+    if called.has_value:
+        return outcome_of(called.value)
+    return _of_json(who, called.text) if form == "json" else outcome_of(called.text)
+
+
+def _of_json(who: str, text: str) -> Outcome:
+    """The value of a text that is JSON; none for an empty text."""
+    try:
+        return outcome_of(json.loads(text) if text else None)
+    except ValueError as error:
+        why = f"{who} returned no JSON ({error}): {cut(text, 500)}"
+        return failed_outcome(ReasonCode.INVALID_ANSWER, why, retryable=True)
 
 
 def _no_tool(server: str, name: str, state: ServerState) -> str:

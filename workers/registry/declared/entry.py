@@ -22,6 +22,8 @@ _HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,100}$")]
 _HeaderValue = Annotated[str, Field(pattern=r"^[ -~]*$", max_length=4_000)]
 _Headers = dict[_HeaderName, _HeaderValue]
 _Type = Literal["string", "integer", "number", "boolean", "array", "object"]
+#: How a result is read.
+Form = Literal["text", "json"]
 Method = Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
 #: Methods that repeat without another effect.
 _SAFE = ("GET", "HEAD")
@@ -33,6 +35,14 @@ _OF_REQUESTS = frozenset({"url", "method", "headers", "body"})
 def _short(value: object) -> object:
     """`name = "string"` is short for `name = {type = "string"}`."""
     return {"type": value} if isinstance(value, str) else value
+
+
+def _forms(value: object) -> object:
+    """The forms of a server's results. Raises ValueError; a union's own error names no fix."""
+    given = [*value.values()] if isinstance(value, dict) else [value]
+    if not all(one in ("text", "json") for one in given):
+        raise ValueError('write "text" or "json", or a table: {TOOL = "json"}')
+    return value
 
 
 class Argument(Entry):
@@ -78,7 +88,7 @@ class DeclaredTool(Entry):
     #: How the arguments that the URL does not name are sent; by default as the method allows.
     body: Literal["json", "form", "query"] | None = None
     #: The form of the result: by default JSON for a response that says so, else text.
-    output: Literal["text", "json"] | None = None
+    output: Form | None = None
     timeout_s: Seconds | None = None
     #: Whether a second call has no further effect, so that it may be repeated after a loss.
     idempotent: bool | None = None
@@ -198,6 +208,8 @@ class McpServer(Entry):
     timeout_s: Seconds | None = None
     #: Whether all tools, or these, may be called again after a loss.
     idempotent: bool | Annotated[tuple[str, ...], Field(strict=False)] = False
+    #: The form of the texts that all tools, or these, return; `*` is any other tool.
+    output: Annotated[Form | dict[str, Form], BeforeValidator(_forms)] = "text"
     #: The tools that are offered; by default all.
     tools: Annotated[tuple[Word, ...], Field(strict=False)] | None = None
 
@@ -233,6 +245,12 @@ class McpServer(Entry):
         """Whether a tool of the server may be called again after its attempt was lost."""
         marked = self.idempotent
         return marked if isinstance(marked, bool) else tool in marked
+
+    def form_of(self, tool: str) -> Form:
+        """Return how a text that a tool of the server returns is read: as `text` or `json`."""
+        if not isinstance(self.output, dict):
+            return self.output
+        return self.output.get(tool) or self.output.get("*", "text")
 
 
 def without_ours(names: tuple[str, ...]) -> tuple[str, ...]:

@@ -39,6 +39,13 @@ def decline() -> dict[str, object]:
 
 
 @shop.tool()
+def say(text: str, *, structured: bool = False) -> CallToolResult:
+    """Returns a text, and another value as structured content."""
+    value = {"structured": True} if structured else None
+    return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=value)
+
+
+@shop.tool()
 async def hang(note: str) -> str:
     """Writes a line, then another one when it is cancelled."""
     with Path(note).open("a") as file:

@@ -16,6 +16,7 @@ from app.domain.reasons import ReasonCode
 from tests.unit.workers.declared.tool_servers import Servers
 from tests.unit.workers.declared.tool_world import ToolWorld, why
 from tests.waiting import wait_until
+from workers.registry.declared.entry import McpServer
 
 SHOP = Path(__file__).with_name("mcp_shop.py")
 STDIO = f"""
@@ -61,6 +62,40 @@ def test_the_tools_of_a_server_are_listed_checked_and_called(servers: Servers) -
     assert servers.call("shop.extend").word == "succeeded"
     servers.ready("shop.late")
     assert "here" in servers.call("shop.late").text
+
+
+def test_a_text_that_is_json_is_a_value_if_the_entry_says_so(servers: Servers) -> None:
+    servers.world.write(f'{STDIO}output = "json"\n')
+    servers.ready()
+    found = servers.call("shop.say", text='{"papers": ["one", "two"]}')
+    assert found.value == {"papers": ["one", "two"]}
+    assert servers.call("shop.say", text="").value is None
+    assert servers.call("shop.say", text="no", structured=True).value == {"structured": True}
+    declined = servers.call("shop.say", text='{"success": false, "error": "sold out"}')
+    assert why(declined) == "tool 'shop.say' reported a failure: sold out"
+    assert declined.value == {"success": False, "error": "sold out"}
+    odd = servers.call("shop.say", text="three left")
+    assert "tool 'shop.say' returned no JSON (Expecting value" in why(odd)
+    assert why(odd).endswith(": three left")
+    assert odd.reason is not None
+    assert (odd.reason.code, odd.retryable) == (ReasonCode.INVALID_ANSWER, True)
+    # A failure that the server reports is one, whatever its text.
+    assert why(servers.call("shop.refuse", why="no paper")).endswith("failure: no paper")
+
+
+def test_single_tools_of_a_server_return_json(servers: Servers) -> None:
+    servers.world.write(f'{STDIO}output = {{say = "json"}}\n')
+    servers.ready()
+    assert servers.call("shop.say", text="[1]").value == [1]
+    assert servers.call("shop.hello", name="you").value == "hello you"
+    servers.world.write(f'{STDIO}output = {{say = "yaml"}}\n')
+    wait_until(lambda: "output" in (servers.listed()["shop"].why_not or ""), timeout=20)
+    assert 'shop.output: write "text" or "json"' in (servers.listed()["shop"].why_not or "")
+
+
+def test_one_tool_of_a_server_differs_from_the_others() -> None:
+    server = McpServer(command="shop", output={"*": "json", "hello": "text"})
+    assert [server.form_of(tool) for tool in ("hello", "say")] == ["text", "json"]
 
 
 def test_a_call_has_a_deadline_and_is_cancelled_at_the_server(servers: Servers) -> None:
