@@ -28,6 +28,12 @@ def items_maker(program: Program, node: Node) -> Step | None:
     return next((one for one in found if one.inputs.get("tool") == ITEMS), None)
 
 
+def step_of_maker(program: Program, node: str) -> Step | None:
+    """Returns the graph step for whose for_each this node makes the list; None for other nodes."""
+    steps = graph_steps(program)
+    return next((s for s in steps if (m := items_maker(program, s)) and m.id == node), None)
+
+
 def errors_of(outcome: Outcome) -> frozenset[str]:
     """Returns the error names of a failed outcome, as `retry_on` lists them, such as `exit 75`.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 
-from pydantic import JsonValue
+from pydantic import JsonValue, ValidationError
 
 from app.domain.addresses import path_of
 from app.domain.folders import is_folder
@@ -29,6 +29,7 @@ from app.queries.shown_status import shown_status
 from app.queries.wait_reasons import Ahead, Around, Holder, wait_for_named_lock, wait_of
 from app.redaction import without_keys
 from app.store.store import Store
+from leadhand.graphs.documents import GraphDocument
 from leadhand.models.documents import MAX_ITERATIONS_CEILING
 from leadhand.models.views import Cause, ExplainView, SuggestedAction, Wait, WorkerView
 
@@ -95,6 +96,8 @@ class Explainer:
         causes = self._causes(fields, reason, own)
         actions = self._actions(ref, fields, own) if deeper == DEPTH else []
         commands = [*self._commands(ref, fields, own)]
+        if actions and all(one.verb != "resume" for one in actions):
+            commands = [one for one in commands if not one.startswith("leadhand resume ")]
         commands += [f"leadhand explain {child}"] if child else []
         commands += [one.command for one in actions]
         commands += [command for wait in waits for command in wait.next]
@@ -151,7 +154,8 @@ class Explainer:
             resume_arguments=_arguments_of(options),
             refusing=self._refusing(ref, program, reason),
             tools=tuple(one.name for one in tools_of(self._workers_of(fields)) if one.usable_at),
-            has_document=self._store.copies().request(ref) is not None,
+            has_document=(request := self._store.copies().request(ref)) is not None,
+            graph=_graph(fields["kind"], request),
         )
         return suggestions(ended, reason)
 
@@ -347,6 +351,16 @@ class Explainer:
         lines = budget_lines(fields, self._store.now_ms())
         passed = [(n, line) for n, line in lines.items() if line.used >= line.limit]
         return "".join(f" {_RAISES[n]} {line.used + line.limit:.15g}" for n, line in passed)
+
+
+def _graph(kind: str, request: str | None) -> GraphDocument | None:
+    """The stored document of a graph; None if this version cannot read it."""
+    if kind != "graph" or request is None:
+        return None
+    try:
+        return GraphDocument.model_validate_json(request)
+    except ValidationError:
+        return None
 
 
 def _excludes(ref: SessionRef, lock: str, line: str) -> bool:

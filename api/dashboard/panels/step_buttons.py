@@ -53,8 +53,11 @@ def can_rerun(view: SessionView) -> bool:
 
 
 def suggested(action: SuggestedAction, *, control: bool, submit: bool) -> Button | None:
-    """Returns the button for a suggested action; None if the reader's token lacks its scope."""
-    if not (submit if action.verb in _MAY_SUBMIT else control):
+    """Returns the button for a suggested action; None if the reader's token lacks its scope.
+
+    There is none for an action with an input, whose value the reader must change first.
+    """
+    if "inputs" in action.arguments or not (submit if action.verb in _MAY_SUBMIT else control):
         return None
     fields = dict(_flat(action.arguments))
     if action.address is not None:

@@ -5,18 +5,22 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from typing import NamedTuple
 
 from pydantic import JsonValue
 
 from app.compiler.plan import EXECUTE
 from app.domain.addresses import path_of
+from app.domain.graphs import graph_steps, step_of_maker
 from app.domain.program import Action, Loop, Program, Step
 from app.domain.reasons import Reason, ReasonCode
+from app.domain.references import as_path, names_of, references_in
 from app.domain.states import SessionStatus
 from app.history.written_names import written_name
-from leadhand.graphs.references import Reference, ReferenceFault, parse, target_of
+from app.queries.recovery.value_origins import fails_again, missing_reference, origins
+from app.redaction import without_keys
+from leadhand.graphs.documents import GraphDocument
+from leadhand.graphs.references import as_text
 from leadhand.models.suggestions import nearest
 from leadhand.models.views import SuggestedAction
 
@@ -30,7 +34,11 @@ _AGAIN = (
     ReasonCode.DECLINED,
 )
 _NO_TOOL = re.compile(r"^ToolNotFound: tool '(?P<tool>[^']+)'")
-_NO_VALUE = re.compile(r"^(?P<reference>\$\{.*?\}) has no value: ")
+#: The options of a command for the fields that have a name and a value each.
+_OPTIONS = {"tools": "--tool", "inputs": "--set"}
+_MADE_AGAIN = "it makes the value again; if that is always the same, change it first"
+#: Suggested forks with another input, each with one input.
+_INPUTS = 3
 
 
 class Ended(NamedTuple):
@@ -48,6 +56,8 @@ class Ended(NamedTuple):
     #: The tools that workers have.
     tools: tuple[str, ...]
     has_document: bool
+    #: The document of a graph; None if it is not stored.
+    graph: GraphDocument | None = None
 
 
 def suggestions(ended: Ended, reason: Reason | None) -> list[SuggestedAction]:
@@ -74,9 +84,9 @@ def _for_failure(ended: Ended, reason: Reason | None) -> Iterator[SuggestedActio
         for check in ended.refusing:
             yield _skip(ended, check, "the other checkers decide without it")
     at = _step_of(ended, root) or _step_of(ended, _last_placed(reason))
-    if at is not None:
-        yield from _for_step(ended, at, root)
-    if not ended.resume_options:
+    found = list(_for_step(ended, at, root)) if at is not None else []
+    yield from found
+    if not ended.resume_options and not (found and fails_again(root)):
         yield _resume(ended, "what failed runs again")
     if root.code in (ReasonCode.TERMINATED, ReasonCode.NO_PROGRESS):
         yield from _rerun(ended, "it begins anew, where the work so far was refused for good")
@@ -93,9 +103,8 @@ def _for_step(ended: Ended, at: str, root: Reason) -> Iterator[SuggestedAction]:
             ended, "fork", None, f"{other} is a tool that the workers have",
             {"tools": {name: other}, "folder": "as-is"},
         )  # fmt: skip
-    source = _source(step, root)
-    if source is not None:
-        yield _action(ended, "retry", source, "it makes the value that was missing", {})
+    if fails_again(root):
+        yield from _for_value(ended, step, root)
     elif root.code in _AGAIN:
         yield _action(ended, "retry", at, _why_again(root, missing is not None), {})
     if step.action is not Action.JUDGE and not (ended.kind == "plan" and _is_fixed(at)):
@@ -125,20 +134,36 @@ def _step_of(ended: Ended, cause: Reason | None) -> str | None:
     path = path_of(at)
     if not at or not ended.program.has(path) or isinstance(ended.program.node(path), Loop):
         return None
-    return at
+    made_for = step_of_maker(ended.program, path)
+    return at if made_for is None else made_for.id
 
 
-def _source(step: Step, root: Reason) -> str | None:
-    """The step that made no value for a reference; None if none is missing."""
-    found = _NO_VALUE.match(root.text)
-    if found is None or step.template is None:
-        return None
-    names = step.template.names
-    with suppress(ReferenceFault):
-        for reference in parse(found["reference"]):
-            if isinstance(reference, Reference):
-                target = target_of(reference, names)
-                return names[target.name] if target.kind == "step" else None
+def _for_value(ended: Ended, step: Step, root: Reason) -> Iterator[SuggestedAction]:
+    """Suggestions that make another value where the step could not use the one that it got."""
+    if ended.graph is None:
+        source = _source_in_flow(ended.program, step, root)
+        if source is not None:
+            yield _action(ended, "retry", source, _MADE_AGAIN, {})
+        return
+    nodes = {one.label: one.id for one in graph_steps(ended.program)}
+    written = next(one for one in ended.graph.steps if nodes[one.name] == step.id)
+    found = origins(ended.graph, written, root)
+    for name in found.steps[:1]:
+        yield _action(ended, "retry", nodes[name], _MADE_AGAIN, {})
+    for name in found.inputs[:_INPUTS]:
+        value = ended.graph.inputs[name]
+        if without_keys(as_text(value)) == as_text(value):
+            why = f"write another value of the input {name!r} in place of this one"
+            yield _action(ended, "fork", None, why, {"inputs": {name: value}, "folder": "as-is"})
+
+
+def _source_in_flow(program: Program, step: Step, root: Reason) -> str | None:
+    """The step of a flow, outside of loops, that made no value for a reference."""
+    written = missing_reference(root)
+    for one in references_in(step.inputs):
+        if one.value is not None and one.value.text == written:
+            path = (as_path(names_of(one)[-1]) or "").partition("/")
+            return path[0] if not path[1] and program.has(path[0]) else None
     return None
 
 
@@ -172,7 +197,8 @@ def _action(
     words = ["leadhand", verb, ended.session, *([at] if at else [])]
     for name, value in arguments.items():
         if isinstance(value, dict):
-            words += [word for n, v in value.items() for word in ("--tool", f"{n}={v}")]
+            option = _OPTIONS[name]
+            words += [word for n, v in value.items() for word in (option, f"{n}={as_text(v)}")]
         else:
             words += [f"--{name}", str(value)]
     return SuggestedAction(

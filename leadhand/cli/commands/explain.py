@@ -50,8 +50,9 @@ def explanation(view: ExplainView) -> Iterator[str]:
     if view.next:
         yield ""
         yield "next:"
+    whys = {one.command: f"  # {one.why}" for one in view.actions}
     for command in view.next:
-        yield f"  {plain(command, most=400)}"
+        yield f"  {plain(command, most=400)}{plain(whys.get(command, ''), most=200)}"
 
 
 def _waits(waits: list[Wait], indent: str) -> Iterator[str]:

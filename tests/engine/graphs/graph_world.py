@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 
 from pydantic import JsonValue
@@ -33,6 +34,13 @@ class GraphWorld:
         self.ref = SessionRef(self.id, self.id)
         #: The arguments of each call, in order.
         self.calls: list[tuple[str, dict[str, JsonValue]]] = []
+
+    @classmethod
+    def of(cls, other: GraphWorld, session: str) -> GraphWorld:
+        """Another session in the same world, such as a fork."""
+        world = copy.copy(other)
+        world.id, world.ref, world.calls = session, SessionRef(session, session), []
+        return world
 
     def run(self, **tools: Tool) -> None:
         """Carry out all that is ready, until nothing is; a step without a function echoes."""

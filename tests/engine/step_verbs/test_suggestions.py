@@ -16,10 +16,12 @@ from app.domain.outcomes import Outcome, Usage
 from app.domain.program import Action, Loop, Program, Step
 from app.domain.reasons import Reason, ReasonCode
 from app.engine import Engine
+from app.errors import ReferenceUnresolved
 from app.operations.step_verbs.documents import Changes
 from app.operations.step_verbs.fork import Wish
 from app.operations.submit import About
 from leadhand.cli import cli
+from leadhand.graphs.references import as_text
 from leadhand.models.documents import Budget
 from leadhand.models.views import SuggestedAction
 from tests.engine.children.test_children import family
@@ -49,7 +51,9 @@ def carry_out(engine: Engine, action: SuggestedAction) -> str:
         case "skip":
             engine.skips.skip(action.session, str(action.address))
         case "fork":
-            wish = Wish(None, Changes(tools=given["tools"]), as_is=given["folder"] == "as-is")
+            changes = Changes(tools=given.get("tools", {}), inputs=given.get("inputs", {}))
+            assert [*parsed["inputs"]] == [f"{n}={as_text(v)}" for n, v in changes.inputs.items()]
+            wish = Wish(None, changes, as_is=given["folder"] == "as-is")
             return engine.forks.fork(action.session, wish).session
         case _:
             return engine.reruns.rerun(action.session, Changes()).session
@@ -130,18 +134,139 @@ def test_missing_tool_is_replaced_by_the_nearest_one(bench: Bench) -> None:
     assert program.step("a").inputs["tool"] == "papers:search"
 
 
+def verbs(actions: list[SuggestedAction]) -> list[tuple[str, str | None]]:
+    return [(action.verb, action.address) for action in actions]
+
+
 def test_missing_value_is_made_again_by_its_step(bench: Bench) -> None:
-    world = GraphWorld(
-        World.of(bench), [{"name": "a"}, {"name": "b", "arguments": {"x": "${a.x}"}}]
-    )
+    first = {"name": "a", "tool": "papers:search"}
+    world = GraphWorld(World.of(bench), [first, {"name": "b", "arguments": {"x": "${a.x}"}}])
     world.run(a=lambda: {"y": 1})
     assert world.status == "failed"
     world.calls.clear()
-    action = suggested(world.engine, world.id)[0]
-    assert (action.verb, action.address) == ("retry", "a")
+    actions = suggested(world.engine, world.id)
+    # The step itself fails in the same way, and so does what a resume repeats.
+    assert verbs(actions) == [("retry", "a"), ("skip", "b")]
+    assert not any(one.startswith("leadhand resume") for one in next_of(world))
+    action = actions[0]
     carry_out(world.engine, action)
     world.run(a=lambda: {"x": 2})
     assert world.result.results["b"] == {"x": 2}
+
+
+def next_of(world: GraphWorld) -> list[str]:
+    return world.engine.explainer.explain(world.id).next
+
+
+ODD = "tool 't': argument 'n': it is \"x\"; it is odd"
+#: Arguments of a step and an input that do not fit, what the tool says, and a value that fits.
+UNFIT: dict[str, tuple[dict[str, str], Any, str, Any]] = {
+    "argument": ({"n": "${inputs.size}"}, "x", ODD, "3"),
+    "by echo": ({"n": "${same.n}"}, "x", ODD, "3"),
+    "missing": ({"n": "${same.n.of}"}, {"off": 1}, "", {"of": 3}),
+}
+
+
+@pytest.mark.parametrize("cause", UNFIT)
+def test_input_that_a_step_cannot_use_is_changed_in_a_fork(bench: Bench, cause: str) -> None:
+    arguments, size, text, better = UNFIT[cause]
+    same = {"name": "same", "arguments": {"n": "${inputs.size}"}}
+    steps = [same, {"name": "b b", "tool": "papers:search", "arguments": arguments}]
+    world = GraphWorld(World.of(bench), steps, inputs={"size": size, "other": 1})
+
+    def refuse(n: object) -> None:
+        raise ValueError(text)
+
+    world.run(**{"b b": refuse})
+    assert world.status == "failed"
+    fork, skip = actions = suggested(world.engine, world.id)
+    assert verbs(actions) == [("fork", None), ("skip", "b-b")]
+    assert fork.arguments == {"inputs": {"size": size}, "folder": "as-is"}
+    old, new = (shlex.quote(f"size={as_text(one)}") for one in (size, better))
+    assert fork.command == f"leadhand fork {world.id} --set {old} --folder as-is"
+    world.world.hints.clear()
+    carry_out(world.engine, fork)
+    world.world.hints.clear()
+    changed = {"inputs": {"size": better}, "folder": "as-is"}
+    command = fork.command.replace(old, new)
+    made = carry_out(
+        world.engine, fork.model_copy(update={"arguments": changed, "command": command})
+    )
+    other = GraphWorld.of(world, made)
+    other.run(**{"b b": lambda n: n})
+    assert (other.called[-1], other.status) == ("b b", "completed")
+    world.world.hints.clear()
+    carry_out(world.engine, skip)
+    assert world.status == "completed"
+
+
+def test_item_that_is_refused_leads_to_the_step_and_the_input_of_its_list(bench: Bench) -> None:
+    steps: list[dict[str, Any]] = [
+        {"name": "list", "tool": "papers:search", "arguments": {"of": "${inputs.topic}"}},
+        {"name": "each one", "for_each": "${list}", "arguments": {"n": "${item.n}"}},
+    ]
+    world = GraphWorld(World.of(bench), steps, inputs={"topic": "queues"})
+    world.run(list=lambda of: [{"n": of}, {"m": 2}])
+    assert world.status == "failed"
+    actions = suggested(world.engine, world.id)
+    assert [(one.verb, one.address, one.arguments.get("inputs")) for one in actions] == [
+        ("retry", "list", None), ("fork", None, {"topic": "queues"}), ("skip", "each-one~1", None),
+    ]  # fmt: skip
+    carry_out(world.engine, actions[0])
+    world.run(list=lambda of: [{"n": of}])
+    assert world.status == "completed"
+
+
+def test_step_whose_list_is_none_is_skipped_by_its_name(bench: Bench) -> None:
+    steps: list[dict[str, Any]] = [
+        {"name": "list", "tool": "papers:search"},
+        {"name": "each", "for_each": "${list}", "arguments": {"n": "${item}"}},
+    ]
+    world = GraphWorld(World.of(bench), steps)
+    world.run(list=lambda: {"n": 1})
+    assert world.status == "failed"
+    actions = suggested(world.engine, world.id)
+    assert verbs(actions) == [("retry", "list"), ("skip", "each")]
+    carry_out(world.engine, actions[1])
+    assert world.status == "completed"
+
+
+def test_step_whose_arguments_its_tool_has_not_is_only_skipped(bench: Bench) -> None:
+    text = "tool 'echo': there is no argument 'x'; there are: y"
+    world = failed_graph(bench, failure(ReasonCode.FAILED_STEP, text))
+    (skip,) = suggested(world.engine, world.id)
+    carry_out(world.engine, skip)
+    world.run()
+    assert world.status == "completed"
+
+
+def test_input_that_looks_like_a_key_is_in_no_command(bench: Bench) -> None:
+    same = {"name": "same", "arguments": {"n": "${inputs.key}"}}
+    steps = [same, {"name": "a", "arguments": {"n": "${same.n.of}"}}]
+    world = GraphWorld(World.of(bench), steps, inputs={"key": "ghp_abcdefgh12345678"})
+    world.run()
+    assert world.status == "failed"
+    assert verbs(suggested(world.engine, world.id)) == [("skip", "a")]
+
+
+def test_step_of_a_flow_made_no_value(bench: Bench) -> None:
+    world = World.of(bench)
+    tool = {"type": "tool", "tool": "papers:search", "arguments": {}}
+    use = {**tool, "label": "use it", "arguments": {"n": "${steps.find.n}"}}
+    session = world.engine.submit.document(flow({**tool, "label": "find"}, use)).session
+    ref = SessionRef(session, session)
+    world.settle(ref, world.grant(ref, "find"), Outcome(word="succeeded", value={"m": 1}))
+    grant = world.grant(ref, "use-it")
+    with pytest.raises(ReferenceUnresolved) as error:
+        world.engine.attempts.work(ref, grant)
+    work = world.engine.attempts.bare_work(ref, grant)
+    failed = failure(ReasonCode.FAILED_STEP, str(error.value))
+    world.engine.attempts.settle(work, failed, take=[], worker="w")
+    actions = suggested(world.engine, session)
+    assert verbs(actions) == [("retry", "find"), ("skip", "use-it")]
+    world.hints.clear()
+    carry_out(world.engine, actions[0])
+    assert [address for _, address in world.hints] == ["find~2"]
 
 
 def looping(world: World, *checks: str) -> SessionRef:
@@ -220,7 +345,8 @@ def test_stopped_session_is_resumed(bench: Bench) -> None:
 
 def test_value_of_a_name_that_is_part_of_another_word_is_not_its_source(bench: Bench) -> None:
     last = {"name": "b", "arguments": {"x": "${data.a}"}, "depends_on": ["a"]}
-    world = GraphWorld(World.of(bench), [{"name": "a"}, {"name": "data"}, last])
+    data = {"name": "data", "tool": "papers:search"}
+    world = GraphWorld(World.of(bench), [{"name": "a"}, data, last])
     world.run(data=lambda: {"y": 1})
     assert world.status == "failed"
     action = suggested(world.engine, world.id)[0]

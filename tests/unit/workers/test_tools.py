@@ -21,6 +21,7 @@ from app.fleet.admission import admit
 from app.fleet.inventory import inventory_of, text_of
 from app.fleet.placement import other_home
 from app.fleet.tools import tools_of
+from app.queries.recovery.value_origins import fails_again
 from app.settings import Settings
 from leadhand.cli.commands.tools import tool_lines
 from leadhand.flows.documents import FlowDocument
@@ -258,7 +259,10 @@ def test_a_tool_is_called_with_what_its_annotations_want(use, quick) -> None:
     ],
 )
 def test_what_a_tool_cannot_be_called_with_is_named(use, quick, given, told) -> None:
-    assert told in why(use("text:slug", quick=quick, **given))
+    refused = use("text:slug", quick=quick, **given)
+    assert told in why(refused)
+    assert refused.reason is not None
+    assert fails_again(refused.reason)  # so that explain does not suggest to retry it
 
 
 def test_what_a_tool_returns_as_failed_has_failed(use) -> None:

@@ -9,12 +9,14 @@ from pydantic import JsonValue
 
 from app.compiler.requirements import ToolNeed
 from app.fleet.tools import ToolsThere
+from app.queries.recovery.value_origins import fails_again
 from leadhand.models.tool_names import check_tool_name
 from leadhand.models.views import ToolHere, WorkerView
 from tests.unit.workers.declared.tool_world import ToolWorld, why
 from workers.registry.declared.book import ToolFiles
 from workers.registry.declared.entry import DeclaredTool
 from workers.registry.tools import ToolCatalogue
+from workers.tools.builtin import items
 
 
 @pytest.fixture
@@ -152,6 +154,25 @@ command = 3
     assert "steps[0].arguments.files" in fault(workers, "count", flag="-l")
     assert "it cannot be used" in fault(workers, "odd")
     assert "Write it into tools.toml" in fault(workers, "other")
+
+
+def test_refused_arguments_are_no_failure_that_a_retry_repairs(world: ToolWorld) -> None:
+    world.write("""
+[tools.count]
+command = ["wc", "-l", "{file}"]
+arguments = {file = "string", number = {type = "integer", required = false}}
+[tools.stop]
+command = ["sh", "-c", "exit 3"]
+""")
+    refused = [
+        world.call("count", file=["a"]), world.call("count", files="a"), world.call("count"),
+        world.call("count", file="-x"), world.call("count", file="a", number="x"),
+        items({"items": "a"}),
+    ]  # fmt: skip
+    assert all(one.reason is not None and fails_again(one.reason) for one in refused), refused
+    failed = world.call("stop")
+    assert failed.reason is not None
+    assert not fails_again(failed.reason)
 
 
 def test_get_repeats_and_post_does_not() -> None:
