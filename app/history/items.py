@@ -6,7 +6,6 @@ import re
 from typing import NamedTuple
 
 from app.domain.addresses import path_of
-from app.domain.graphs import graph_steps
 from app.domain.program import Program, Step
 from app.errors import PositionRefused
 from app.history.points import FIELD, Known, address_of, newest_position
@@ -33,7 +32,7 @@ def item_of(program: Program, said: str, known: Known) -> tuple[str, Item | None
     newest run of the for_each does not have, and for one of a step without for_each.
     """
     parts = _ITEM.match(said)
-    if parts is None or any(step.label == said for step in graph_steps(program)):
+    if parts is None or any(node.label == said for _, node in program.walk()):
         return said, None
     name, number = parts["step"], int(parts["item"])
     point = newest_position(program, name, known)

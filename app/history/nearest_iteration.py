@@ -20,6 +20,7 @@ def nearest_of(loop: Loop, turn: TurnRecord, known: Snapshot) -> LedgerEntry | N
 
     The breaks appear as its checks. Later iterations may have ended before any break ran.
     """
+    names = {node.id: _name(node) for node in loop.body}
     for iteration in range(turn.iteration, 0, -1):
         block = At(f"{loop.id}~{turn.run}", iteration).block
         outcomes = {
@@ -28,7 +29,7 @@ def nearest_of(loop: Loop, turn: TurnRecord, known: Snapshot) -> LedgerEntry | N
             if node.id == loop.result or _ends(node)
         }
         work = outcomes.pop(loop.result, {}).get("text", "") if loop.result else ""
-        asked = [_as_check(name, outcome) for name, outcome in outcomes.items() if outcome]
+        asked = [_as_check(names[id_], outcome) for id_, outcome in outcomes.items() if outcome]
         if asked:
             return LedgerEntry(
                 address=block,
@@ -40,6 +41,13 @@ def nearest_of(loop: Loop, turn: TurnRecord, known: Snapshot) -> LedgerEntry | N
                 checks=asked,
             )
     return None
+
+
+def _name(node: Step | Loop) -> str:
+    """A step's label in the flow's file; without one, its type and its place there."""
+    if node.origin is None or node.label not in (None, node.origin.kind):
+        return node.label or node.id
+    return f"{node.origin.kind} {node.origin.path}"
 
 
 def _ends(node: Step | Loop) -> bool:

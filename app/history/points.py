@@ -214,6 +214,16 @@ def _segments(program: Program, said: str, *, first: bool = False) -> list[str]:
     refuse(said, f"the program has no such node; {_WAYS}; {_list_labels(program)}")
 
 
+def is_name_of(program: Program, said: str, path: str) -> bool:
+    """Whether this name means the node at a path, and no other one."""
+    try:
+        return {*map(tuple, (_segments(program, said, first=one) for one in (True, False)))} == {
+            tuple(path.split("/"))
+        }
+    except PositionRefused:
+        return False
+
+
 def _segments_in_file(
     program: Program, said: str, numbers: list[str], pick: Callable[[Program, str], str]
 ) -> list[str]:

@@ -23,6 +23,9 @@ _FIELDS = {
     "cwd": ("cwd", "working_folder"),
     "expires": ("expires_s",),
     "webhook": ("webhook.url", "webhook"),
+    # Of `leadhand tools call`, whose document has one step.
+    "arguments": ("steps.0.arguments",),
+    "timeout": ("timeout", "steps.0.timeout_s"),
     "events": ("webhook.events",),
     "secret": ("webhook.secret",),
     "max_sessions": ("quotas.max_sessions",),
@@ -35,7 +38,7 @@ _WAYS_TO_NAME_A_DOER = (
     "give --doer or --agent",
 )
 #: Fields whose flags take KEY=TEXT.
-_KEYED = frozenset({"inputs", "agents"})
+_KEYED = frozenset({"inputs", "agents", "tools", "steps.0.arguments"})
 
 
 def in_flags(message: str, command: click.Command) -> str:

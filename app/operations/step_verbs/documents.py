@@ -153,7 +153,7 @@ def _inputs(document: AnyDocument, inputs: Mapping[str, JsonValue]) -> Fields:
     known: Mapping[str, JsonValue] = {**document.inputs}
     for name in inputs:
         if name not in known:
-            raise InvalidDocument(f"inputs.{name}", inputs[name], _known(name, known))
+            raise InvalidDocument(f"inputs.{name}", name, _known("input", name, known))
     return {"inputs": {**known, **{n: _typed(value, known[n]) for n, value in inputs.items()}}}
 
 
@@ -175,9 +175,10 @@ def _tools(document: AnyDocument, tools: Mapping[str, str]) -> Fields:
         raise InvalidDocument(f"tools.{name}", tools[name], hint)
     known = set[str]()
     steps = tuple(_with_tools(step, tools, known) for step in document.steps)
-    for name, tool in tools.items():
+    for name in tools:
         if name not in known:
-            raise InvalidDocument(f"tools.{name}", tool, _known(name, sorted(known)))
+            hint = _known("step or tool", name, sorted(known))
+            raise InvalidDocument(f"tools.{name}", name, hint)
     return {"steps": steps}
 
 
@@ -200,6 +201,7 @@ def _with_tools(
     return step.model_copy(update=changed) if changed else step
 
 
-def _known(name: str, known: Iterable[str]) -> str:
+def _known(what: str, name: str, known: Iterable[str]) -> str:
     near = nearest(name, list(known))
-    return f"did you mean {near!r}?" if near else f"there are: {', '.join(known) or 'none'}"
+    meant = f"; did you mean {near!r}?" if near else ""
+    return f"there is no {what} {name!r}; there are: {', '.join(known) or 'none'}{meant}"

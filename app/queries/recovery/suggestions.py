@@ -16,7 +16,7 @@ from app.domain.program import Action, Loop, Program, Step
 from app.domain.reasons import Reason, ReasonCode
 from app.domain.references import as_path, names_of, references_in
 from app.domain.states import SessionStatus
-from app.history.written_names import written_name
+from app.history.written_names import name_in_commands
 from app.queries.recovery.value_origins import fails_again, missing_reference, origins
 from app.redaction import without_keys
 from leadhand.graphs.documents import GraphDocument
@@ -193,7 +193,7 @@ def _skip(ended: Ended, at: str, why: str) -> SuggestedAction:
 def _action(
     ended: Ended, verb: str, address: str | None, why: str, arguments: Mapping[str, JsonValue]
 ) -> SuggestedAction:
-    at = address and (written_name(ended.program, address) or address)
+    at = address and name_in_commands(ended.program, address)
     words = ["leadhand", verb, ended.session, *([at] if at else [])]
     for name, value in arguments.items():
         if isinstance(value, dict):
@@ -204,7 +204,7 @@ def _action(
     return SuggestedAction(
         verb=verb,
         session=ended.session,
-        address=address,
+        address=at,
         arguments=dict(arguments),
         why=why,
         command=shlex.join(words),

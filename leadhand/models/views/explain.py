@@ -97,7 +97,7 @@ class SuggestedAction(View):
     #: resume, retry, skip, fork or rerun.
     verb: str
     session: str
-    #: The step that it is about: `step` in the body of the call.
+    #: The step that it is about, by its name where it has one: `step` in the body of the call.
     address: str | None = None
     #: Further fields of the body.
     arguments: dict[str, JsonValue] = {}

@@ -47,11 +47,11 @@ def test_a_loop_at_its_cap_says_what_its_breaks_answered_last(world: World) -> N
     assert (best.run, best.iteration, best.accepted, best.checks) == (1, 2, 0, 1)
     assert best.work == "said at loop1~1[2]/llm4"
     assert [(one.name, one.verdict, one.feedback) for one in found.missing] == [
-        ("all-green", "retry", "2 of 6 pass")
+        ("all green", "retry", "2 of 6 pass")
     ]
     lines = list(flow_summary(Told.model_validate_json(found.model_dump_json())))
     assert "nearest: iteration 2, 0 of 1 accepted" in lines
-    assert "  missing all-green: 2 of 6 pass" in lines
+    assert "  missing all green: 2 of 6 pass" in lines
 
 
 def test_an_iteration_that_failed_before_it_was_judged_is_not_the_nearest(world: World) -> None:
@@ -59,7 +59,7 @@ def test_an_iteration_that_failed_before_it_was_judged_is_not_the_nearest(world:
     assert found.status == "failed"
     assert found.best_iteration is not None
     assert found.best_iteration.iteration == 1
-    assert [one.name for one in found.missing] == ["break2"]
+    assert [one.name for one in found.missing] == ["break steps[0].steps[1]"]
 
 
 def test_a_decision_that_failed_says_why_instead_of_its_answer(world: World) -> None:
@@ -67,9 +67,9 @@ def test_a_decision_that_failed_says_why_instead_of_its_answer(world: World) -> 
     undecided = Outcome(word="failed", reason=why, retryable=False)
     found = run(world, flow(loop(llm(), ask(label="good?"))), {"loop1~1[1]/good": undecided})
     assert [(one.name, one.verdict, one.feedback) for one in found.missing] == [
-        ("good", None, "agent 'a' gave no decision")
+        ("good?", None, "agent 'a' gave no decision")
     ]
-    assert "  missing good: agent 'a' gave no decision" in flow_summary(found)
+    assert "  missing good?: agent 'a' gave no decision" in flow_summary(found)
 
 
 def test_a_loop_that_a_break_ended_lacks_nothing(world: World) -> None:

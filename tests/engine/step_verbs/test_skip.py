@@ -54,6 +54,26 @@ def test_failed_step_that_is_skipped_lets_the_session_complete(bench: Bench) -> 
     assert steps["b~2"].reason.text == "skipped by a user: the source is down"
 
 
+def test_item_is_named_as_its_document_names_the_step(bench: Bench) -> None:
+    each = {"name": "b b", "for_each": [1, 2, 3], "arguments": {"n": "${item}"}, "critical": False}
+    world = graph(bench, each, {"name": "fix #2", "depends_on": ["b b"]})
+
+    def odd(n: int) -> None:
+        if n == 1:
+            raise ValueError("it is broken")
+
+    world.carry_out(world.grant("b-b~1#1"), {"b b": odd})
+    world.engine.skips.skip(world.id, "b b#3")
+    for named in ("b b#1", "b-b~1#1"):
+        with pytest.raises(PositionRefused, match="it is failed; name the for_each"):
+            world.engine.skips.skip(world.id, named)
+    with pytest.raises(PositionRefused, match="no such item has started"):
+        world.engine.skips.skip(world.id, "b b#4")
+    world.engine.skips.skip(world.id, "fix #2")
+    world.carry_out(world.grant("b-b~1#2"), {"b b": odd})
+    assert world.status == "completed"
+
+
 def test_ready_step_is_skipped_while_its_session_runs(bench: Bench) -> None:
     world = chain(bench)
     world.engine.skips.skip(world.id, "a")

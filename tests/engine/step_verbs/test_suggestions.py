@@ -10,7 +10,6 @@ from typing import Any
 import click
 import pytest
 
-from app.domain.addresses import path_of
 from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome, Usage
 from app.domain.program import Action, Loop, Program, Step
@@ -38,7 +37,7 @@ def carry_out(engine: Engine, action: SuggestedAction) -> str:
     assert command is not None
     parsed = command.make_context(verb, arguments).params
     assert (word, verb, parsed["session"]) == ("leadhand", action.verb, action.session)
-    assert parsed.get("step") == (action.address and written_name(engine, action))
+    assert parsed.get("step") == action.address
     given: Mapping[str, Any] = action.arguments
     match action.verb:
         case "resume":
@@ -58,15 +57,6 @@ def carry_out(engine: Engine, action: SuggestedAction) -> str:
         case _:
             return engine.reruns.rerun(action.session, Changes()).session
     return action.session
-
-
-def written_name(engine: Engine, action: SuggestedAction) -> str:
-    """The step as the command names it: by its name in the document, where it has one."""
-    ref = engine.queries.ref(action.session)
-    program = engine.registry.program(engine.store.fields(ref)["program"])
-    node = program.node(path_of(str(action.address)))
-    is_named = node.label and "/" not in str(action.address)
-    return str(node.label) if is_named else str(action.address)
 
 
 def suggested(engine: Engine, session: str) -> list[SuggestedAction]:
@@ -180,7 +170,7 @@ def test_input_that_a_step_cannot_use_is_changed_in_a_fork(bench: Bench, cause: 
     world.run(**{"b b": refuse})
     assert world.status == "failed"
     fork, skip = actions = suggested(world.engine, world.id)
-    assert verbs(actions) == [("fork", None), ("skip", "b-b")]
+    assert verbs(actions) == [("fork", None), ("skip", "b b")]
     assert fork.arguments == {"inputs": {"size": size}, "folder": "as-is"}
     old, new = (shlex.quote(f"size={as_text(one)}") for one in (size, better))
     assert fork.command == f"leadhand fork {world.id} --set {old} --folder as-is"
@@ -210,7 +200,7 @@ def test_item_that_is_refused_leads_to_the_step_and_the_input_of_its_list(bench:
     assert world.status == "failed"
     actions = suggested(world.engine, world.id)
     assert [(one.verb, one.address, one.arguments.get("inputs")) for one in actions] == [
-        ("retry", "list", None), ("fork", None, {"topic": "queues"}), ("skip", "each-one~1", None),
+        ("retry", "list", None), ("fork", None, {"topic": "queues"}), ("skip", "each one", None),
     ]  # fmt: skip
     carry_out(world.engine, actions[0])
     world.run(list=lambda of: [{"n": of}])
@@ -263,7 +253,7 @@ def test_step_of_a_flow_made_no_value(bench: Bench) -> None:
     failed = failure(ReasonCode.FAILED_STEP, str(error.value))
     world.engine.attempts.settle(work, failed, take=[], worker="w")
     actions = suggested(world.engine, session)
-    assert verbs(actions) == [("retry", "find"), ("skip", "use-it")]
+    assert verbs(actions) == [("retry", "find"), ("skip", "use it")]
     world.hints.clear()
     carry_out(world.engine, actions[0])
     assert [address for _, address in world.hints] == ["find~2"]
@@ -351,6 +341,28 @@ def test_value_of_a_name_that_is_part_of_another_word_is_not_its_source(bench: B
     assert world.status == "failed"
     action = suggested(world.engine, world.id)[0]
     assert (action.verb, action.address) == ("retry", "data")
+
+
+def test_step_of_a_list_is_named_without_its_run(bench: Bench) -> None:
+    steps = [{"name": "a", "for_each": [1], "arguments": {"n": "${item}"}}]
+    world = GraphWorld(World.of(bench), steps)
+    for _ in range(2):
+        world.run(a=lambda n: 1 / (n - 1))
+        view = world.engine.explainer.explain(world.id)
+        assert verbs(view.actions) == [("retry", "a"), ("skip", "a"), ("resume", None)]
+        assert view.causes[-1].label == "a 1"
+        carry_out(world.engine, view.actions[0])
+
+
+def test_label_of_two_steps_is_no_name_for_either(bench: Bench) -> None:
+    world = World.of(bench)
+    tool = {"type": "tool", "tool": "papers:search", "arguments": {}, "label": "look up"}
+    session = world.engine.submit.document(flow(tool, {**tool, "label": "look  up"})).session
+    ref = SessionRef(session, session)
+    world.settle(ref, world.grant(ref, "look-up"), failure(ReasonCode.FAILED_STEP, "broken"))
+    retry = the(suggested(world.engine, session), "retry")
+    assert retry.address == "look up"
+    carry_out(world.engine, retry)
 
 
 def test_addresses_of_a_child_are_not_those_of_its_parent(store_url: str) -> None:

@@ -33,7 +33,8 @@ def _tools(book: ToolBook) -> Iterator[ToolHere]:
 
 def _faults(book: ToolBook) -> Iterator[ToolHere]:
     for name, fault in book.broken.items():
-        yield ToolHere(name=cut(name, _DESCRIPTION), kind="command", why_not=fault.public)
+        kind: Literal["mcp", "command"] = "mcp" if fault.key.startswith("mcp.") else "command"
+        yield ToolHere(name=cut(name, _DESCRIPTION), kind=kind, why_not=fault.public)
     for fault in dict.fromkeys(book.unread):
         yield ToolHere(name=TOOLS_FILE, kind="command", why_not=fault.public)
 

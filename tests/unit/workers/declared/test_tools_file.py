@@ -112,6 +112,14 @@ command = ["true"]
     assert "every worker has a tool of this name" in (found["echo"].why_not or "")
     assert "tools of Leadhand begin with this name" in (found["graph"].why_not or "")
     assert "with a letter first" in (found["two words"].why_not or "")
+    assert [found[name].kind for name in ("echo", "graph")] == ["command", "mcp"]
+
+
+def test_server_with_the_name_of_a_tool_is_listed_as_a_server(world: ToolWorld) -> None:
+    world.write('[tools.shop]\ncommand = ["true"]\n[mcp.shop]\ncommand = "true"\n')
+    found = listed(world)["shop"]
+    assert found.kind == "mcp"
+    assert "mcp.shop: a tool and a server have this name" in (found.why_not or "")
 
 
 @pytest.mark.parametrize("name", ["flow.tally", "graph.items", "a b", "x:", "server.", "${x}"])
