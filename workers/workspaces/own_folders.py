@@ -95,7 +95,9 @@ def open_folder(
     fork starts from the commit that was checked out when the `state` was recorded.
     """
     known = home.record
-    found = None if known is not None and known.kind == "copy" else _repository(git)
+    otherwise = _OTHERWISE if state is None else f"or {AS_IS}"
+    is_copy = known is not None and known.kind == "copy"
+    found = None if is_copy else _repository(git, otherwise)
     top = home.origin.resolve() if found is None else found.top.resolve()
     if home.root.resolve().is_relative_to(top):
         raise WorkspaceRefused(
@@ -115,9 +117,10 @@ def open_folder(
     if found is None:
         return _copy(git, home, wanted, most)
     if found.prefix != home.prefix:
+        instead = f"start the session in {str(found.top)!r}" if state is None else AS_IS
         raise WorkspaceRefused(
             f"{str(home.origin)!r} is not the top of its repository, which the API could not see;"
-            f" start the session in {str(found.top)!r}"
+            f" {instead}"
         )
     base = _base_of(git, home, state) if state is not None and known is None else ""
     wanted = wanted.model_copy(
@@ -195,13 +198,13 @@ def discard_folder(
     return removed
 
 
-def _repository(git: Git) -> Repository | None:
+def _repository(git: Git, otherwise: str) -> Repository | None:
     try:
-        found = find_repository(git, _OTHERWISE)
+        found = find_repository(git, otherwise)
         if found is not None:
-            check_version(git, _OTHERWISE)
+            check_version(git, otherwise)
     except GitMissing:
-        raise WorkspaceRefused(f"git is not installed; install it, {_OTHERWISE}") from None
+        raise WorkspaceRefused(f"git is not installed; install it, {otherwise}") from None
     return found
 
 

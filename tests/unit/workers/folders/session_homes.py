@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from app.domain.workspaces import RecordedState
 from tests.unit.workers.folders.repositories import git, make_repository
 from workers.workspaces.applying import apply_branch
 from workers.workspaces.copy_back import Changes, apply_copy
@@ -32,8 +33,8 @@ class OneHome:
         git(repo, "clean", "-q", "-f")
         return cls(repo, folder / "state" / "worktrees")
 
-    def open(self, store: str = "") -> Record:
-        return open_folder(self.git, self.home, most=self.most, store=store)
+    def open(self, store: str = "", state: RecordedState | None = None) -> Record:
+        return open_folder(self.git, self.home, most=self.most, store=store, state=state)
 
     def close(self, message: str = "Do it") -> str:
         return close_folder(self.git, self.home, message)

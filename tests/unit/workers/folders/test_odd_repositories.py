@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from app.domain.workspaces import RecordedState
 from tests.unit.workers.folders.repositories import ENV, git
 from tests.unit.workers.folders.session_homes import OneHome
 from workers.workspaces.git import WorkspaceRefused
@@ -22,10 +23,13 @@ def one(tmp_path: Path) -> OneHome:
     return OneHome.clean_repository(tmp_path)
 
 
-def refused(one: OneHome) -> str:
+STATE = RecordedState("0123abcd", "tree", "do", 1_000_000)
+
+
+def refused(one: OneHome, state: RecordedState | None = None) -> str:
     """Why no folder is made; nothing is left of the attempt."""
     with pytest.raises(WorkspaceRefused) as error:
-        one.open()
+        one.open(state=state)
     assert not one.home.path.exists()
     assert one.home.record is None
     return str(error.value)
@@ -55,6 +59,20 @@ def test_no_git(one: OneHome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
     why = refused(one)
     assert why == "git is not installed; install it, or start the session without a worktree"
+
+
+def test_fork_without_git_can_work_in_the_folder_as_it_is(
+    one: OneHome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subfolder = OneHome(one.origin, one.home.root, prefix="src")
+    instead = "fork with --folder as-is to work in the folder as it is now"
+    assert refused(subfolder, STATE).endswith(f"which the API could not see; {instead}")
+    old = 'for a; do [ "$a" = version ] && echo "git version 2.1.0" && exit; done; exec "$GIT" "$@"'
+    on_path(tmp_path / "old", old, monkeypatch)
+    assert refused(one, STATE).endswith(f"install 2.17 or newer, or {instead}")
+    (tmp_path / "empty").mkdir()
+    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
+    assert refused(one, STATE) == f"git is not installed; install it, or {instead}"
 
 
 def test_git_that_is_too_old(one: OneHome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
