@@ -50,9 +50,11 @@ def explanation(view: ExplainView) -> Iterator[str]:
     if view.next:
         yield ""
         yield "next:"
-    whys = {one.command: f"  # {one.why}" for one in view.actions}
+    whys = {one.command: one.why for one in view.actions}
     for command in view.next:
-        yield f"  {plain(command, most=400)}{plain(whys.get(command, ''), most=200)}"
+        yield f"  {plain(command, most=400)}"
+        if command in whys:  # on its own line: not every shell has comments
+            yield f"    {plain(whys[command], most=200)}"
 
 
 def _waits(waits: list[Wait], indent: str) -> Iterator[str]:
