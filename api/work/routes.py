@@ -20,7 +20,8 @@ from leadhand.models.views.work import WorkView
 #: One in so many of the event streams that a process serves may be claims that wait: each waiting
 #: claim has a thread.
 SHARE = 4
-#: The longest pause between two looks, in case an event is missed.
+#: The longest pause between two looks, in case an event is missed. (No event says that a retry is
+#: due: `pause_s` allows for that.)
 LOOK_S = 2.0
 
 
@@ -52,7 +53,7 @@ class LocalWork:
         try:
             with self._fanout.watch(session, after=after) as live:
                 while (left := end - time.monotonic()) > 0 and not _is_final(view):
-                    live.take(min(left, LOOK_S))
+                    live.take(pause_s(view, left))
                     if _has_left():
                         break  # a step must not be granted to a worker that cannot hear of it
                     view = self._engine.local_work.claim(session, asked)
@@ -74,6 +75,15 @@ class LocalWork:
 def _is_final(view: WorkView) -> bool:
     """Whether waiting is of no use: there is a step, or no more work."""
     return view.grant is not None or view.status != SessionStatus.ACTIVE
+
+
+def pause_s(view: WorkView, left_s: float) -> float:
+    """Returns the seconds until the next look at the latest, of a claim that waits `left_s` more.
+
+    >>> pause_s(WorkView(status="active", next_s=0.05), 10.0)
+    0.05
+    """
+    return min(left_s, LOOK_S, left_s if view.next_s is None else view.next_s)
 
 
 def _has_left() -> bool:

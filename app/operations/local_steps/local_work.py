@@ -10,7 +10,7 @@ import hashlib
 import json
 import logging
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from pydantic import JsonValue
 
@@ -101,31 +101,47 @@ class LocalWork:
     def claim(self, session: str, asked: ClaimWork) -> WorkView:
         """Claim a session's next ready local step; the view has no grant if none is ready.
 
-        Steps are claimed in document order. The same nonce gets the same step again. Steps that are
-        skipped or cannot be resolved are settled here.
+        Steps are claimed in document order, then retries that are due and were not offered yet. The
+        same nonce gets the same step again. Steps that are skipped or cannot be resolved are
+        settled here.
         """
         ref = self._registry.ref(session)
         while True:
             status = self._status(ref)
             if status != SessionStatus.ACTIVE:
                 return WorkView(status=status)
-            grant = self._claim_first(ref, asked)
+            grant = self._claim_first(ref, asked, self._candidates(ref, asked.nonce))
+            next_s = None
             if grant is None:
-                return WorkView(status=status)
+                grant, next_s = self._claim_retry(ref, asked)
+            if grant is None:
+                return WorkView(status=status, next_s=next_s)
             view = self._work_grant(ref, *grant)
             if view is not None:
                 return WorkView(status=status, grant=view)
 
-    def _claim_first(self, ref: SessionRef, asked: ClaimWork) -> tuple[Grant, int] | None:
+    def _claim_first(
+        self, ref: SessionRef, asked: ClaimWork, addresses: Iterable[str]
+    ) -> tuple[Grant, int] | None:
         """The grant of the first step that can be claimed, and the server's time."""
         owner = _owner(ref, asked.worker)
-        for address in self._candidates(ref, asked.nonce):
+        for address in addresses:
             reply = self._attempts.claim(
                 ref, address, nonce=asked.nonce, worker=owner, is_local=True
             )
             if reply.word == "granted":
                 return reply.grants[0], reply.now
         return None
+
+    def _claim_retry(
+        self, ref: SessionRef, asked: ClaimWork
+    ) -> tuple[tuple[Grant, int] | None, float | None]:
+        """The grant of a retry that is due; else the seconds until the next one, if one waits."""
+        retries = self._retries(ref)
+        due = [address for address, wait_s in retries.items() if wait_s <= 0]
+        grant = self._claim_first(ref, asked, due)
+        later = [wait_s for wait_s in retries.values() if wait_s > 0]
+        return grant, min(later, default=None)
 
     def beat(self, session: str, asked: BeatWork) -> BeatView:
         """Extend the lease of a local step's attempt; returns the worker's order and the lease."""
@@ -247,6 +263,22 @@ class LocalWork:
         program = self._registry.program(self._registry.facts(ref).program)
         order = {path: number for number, (path, _) in enumerate(program.walk())}
         yield from sorted(found, key=lambda at: (order.get(path_of(at), len(order)), len(at), at))
+
+    def _retries(self, ref: SessionRef) -> dict[str, float]:
+        """The local steps that wait for the time of a retry, and the seconds until then.
+
+        They have no hint before a sweep finds that they are due, which may be a second later.
+        """
+        running = set(self._store.members(ref, "running", LOOKED_AT))
+        live = self._store.members(ref, "live", LOOKED_AT)
+        ready = [one for one in live if one not in running and self._is_local(ref, one)]
+        due = {
+            address: record.due
+            for address, record in self._store.steps(ref, ready).items()
+            if record.state == "ready" and record.due is not None and record.blocked is None
+        }
+        now = self._store.now_ms() if due else 0
+        return {address: (due_ms - now) / 1000 for address, due_ms in due.items()}
 
     def _running(self, ref: SessionRef) -> list[tuple[str, StepRecord]]:
         """The local steps that run."""

@@ -34,6 +34,8 @@ class WorkView(View):
     status: str
     #: Null if no step is ready.
     grant: WorkGrant | None = None
+    #: Seconds until the next retry is due, without a grant; null if no retry waits.
+    next_s: float | None = None
 
 
 class BeatView(View):

@@ -16,7 +16,7 @@ from app.domain.outcomes import Outcome
 from app.errors import InvalidDocument
 from leadhand.graphs.documents import GraphDocument
 from leadhand.models.local_work import BeatWork, ClaimWork, SettleWork
-from leadhand.models.views.work import WorkGrant
+from leadhand.models.views.work import WorkGrant, WorkView
 from tests.engine.driving import Bench
 from tests.engine.world import World
 
@@ -40,6 +40,12 @@ class Local:
         )
         self.world.engine.local_work.open(self.id, asked)
         return self.world.engine.local_work.claim(self.id, asked).grant
+
+    def look(self) -> WorkView:
+        """A claim of which the whole reply is read."""
+        self.count += 1
+        asked = ClaimWork(worker="one", nonce=f"nonce-{self.count:04}")
+        return self.world.engine.local_work.claim(self.id, asked)
 
     def granted(self, *, worker: str = "one") -> WorkGrant:
         grant = self.claim(worker=worker)
@@ -241,6 +247,53 @@ def test_failed_outcome_is_retried_and_then_ends_the_session(bench: Bench) -> No
     assert local.settle(local.granted(), **failed) == "settled"
     view = world.engine.queries.session(local.id)
     assert (view.status, view.reason and view.reason.code) == ("failed", "timeout")
+
+
+FAILED = {"outcome": "failed", "error": "no"}
+
+
+def test_retry_is_claimed_when_it_is_due_and_before_any_sweep(bench: Bench) -> None:
+    world = World.of(bench)
+    local = Local(world, {**A, "retries": 1, "backoff_s": 1, "jitter": 0})
+    local.settle(local.granted(), **FAILED)
+    world.now += 999
+    assert local.look().grant is None
+    world.now += 1
+    assert local.granted().attempt == 2
+
+
+def test_claim_without_a_step_says_when_the_next_retry_is_due(bench: Bench) -> None:
+    world = World.of(bench)
+    later = {**A, "retries": 1, "backoff_s": 5, "jitter": 0}
+    sooner = {"name": "c", "retries": 1, "backoff_s": 3, "jitter": 0}
+    local = Local(world, later, sooner, {"name": "d"})
+    for grant in [local.granted(), local.granted()]:
+        local.settle(grant, **FAILED)
+    assert local.look().grant is not None
+    world.now += 1_000
+    assert local.look().next_s == 2.0
+    world.later(2_000)
+    assert local.look().grant is not None
+    assert local.look().next_s == 2.0
+
+
+def test_claim_says_no_time_while_no_retry_waits(bench: Bench) -> None:
+    world = World.of(bench)
+    local = Local(world, {**A, "retries": 1}, B)
+    grant = local.granted()
+    assert local.look().next_s is None
+    local.settle(grant, {"y": 1})
+    local.settle(local.granted(), 1)
+    assert local.look().next_s is None
+
+
+def test_retry_of_a_stopped_session_is_not_claimed(bench: Bench) -> None:
+    world = World.of(bench)
+    local = Local(world, {**A, "retries": 1, "backoff_s": 1})
+    local.settle(local.granted(), **FAILED)
+    world.engine.control.apply(local.id, "stop")
+    world.now += 2_000
+    assert (local.look().grant, local.status) == (None, "stopped")
 
 
 def test_secrets_in_a_value_are_redacted(bench: Bench) -> None:

@@ -12,8 +12,10 @@ from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
 from api import create_app
+from api.work.routes import LOOK_S, pause_s
 from app.security import step_tokens
 from app.settings import Settings
+from leadhand.models.views.work import WorkView
 from tests.engine.world import World
 
 TOKEN = "the operator's own"
@@ -46,8 +48,8 @@ def post(client: FlaskClient, path: str, body: Any, token: str = TOKEN, **header
     return client.post(path, json=body, headers=given)
 
 
-def submit(client: FlaskClient, key: str = "one") -> dict[str, Any]:
-    answer = post(client, S, {"kind": "graph", "steps": STEPS}, **{"Idempotency-Key": key})
+def submit(client: FlaskClient, key: str = "one", *, steps: Any = STEPS) -> dict[str, Any]:
+    answer = post(client, S, {"kind": "graph", "steps": steps}, **{"Idempotency-Key": key})
     assert answer.status_code == 202, answer.data
     return said(answer)
 
@@ -55,6 +57,21 @@ def submit(client: FlaskClient, key: str = "one") -> dict[str, Any]:
 def claim(client: FlaskClient, view: Mapping[str, Any], **more: object) -> dict[str, Any]:
     body = {"worker": "w1", "nonce": "nonce-0001", **more}
     return said(post(client, f"{S}/{view['id']}/work/claim", body, view["work_token"]))
+
+
+def claim_in_thread(
+    client: FlaskClient, view: Mapping[str, Any]
+) -> tuple[threading.Thread, list[dict[str, Any]]]:
+    """Start a claim that waits for a step; returns its thread, and the list that gets its reply."""
+    found: list[dict[str, Any]] = []
+
+    def wait() -> None:
+        other = client.application.test_client()
+        found.append(claim(other, view, nonce="nonce-waits", wait_s=20))
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    return waiting, found
 
 
 def named(grant: Mapping[str, Any]) -> dict[str, Any]:
@@ -106,14 +123,7 @@ def test_claim_waits_for_the_step_that_another_outcome_releases(
 ) -> None:
     view = submit(client)
     grant = claim(client, view)["grant"]
-    found: list[dict[str, Any]] = []
-    app = client.application
-
-    def wait() -> None:
-        found.append(claim(app.test_client(), view, nonce="nonce-0002", wait_s=20))
-
-    waiting = threading.Thread(target=wait)
-    waiting.start()
+    waiting, found = claim_in_thread(client, view)
     outcome = {**named(grant), "outcome": "succeeded"}
     assert (
         post(client, f"{S}/{view['id']}/work/settle", outcome, view["work_token"]).status_code
@@ -121,6 +131,32 @@ def test_claim_waits_for_the_step_that_another_outcome_releases(
     )
     waiting.join(timeout=10)
     assert [one["grant"]["step"] for one in found] == ["b"]
+
+
+def test_claim_that_waits_gets_a_retry_when_it_is_due_without_a_sweep(
+    client: FlaskClient, world: World
+) -> None:
+    steps = [{"name": "a", "tool": "local:do", "retries": 1, "backoff_s": 3, "jitter": 0}]
+    view = submit(client, steps=steps)
+    grant = claim(client, view)["grant"]
+    outcome = {**named(grant), "outcome": "failed", "error": "no"}
+    post(client, f"{S}/{view['id']}/work/settle", outcome, view["work_token"])
+    assert claim(client, view, nonce="nonce-0002")["next_s"] == 3.0
+    world.now += 2_990
+    waiting, found = claim_in_thread(client, view)
+    world.now += 10
+    waiting.join(timeout=10)
+    assert [one["grant"]["attempt"] for one in found] == [2]
+
+
+@pytest.mark.parametrize(
+    ("next_s", "left_s", "pause"),
+    [(None, 20.0, LOOK_S), (None, 0.5, 0.5), (0.05, 20.0, 0.05), (60.0, 20.0, LOOK_S)],
+)
+def test_claim_that_waits_looks_again_when_the_next_retry_is_due(
+    next_s: float | None, left_s: float, pause: float
+) -> None:
+    assert pause_s(WorkView(status="active", next_s=next_s), left_s) == pause
 
 
 @pytest.mark.parametrize("verb", ["claim", "beat", "settle"])
