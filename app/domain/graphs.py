@@ -51,10 +51,23 @@ def errors_of(outcome: Outcome) -> frozenset[str]:
 
 
 def apply_policy(policy: RetryPolicy, outcome: Outcome) -> Outcome:
-    """Marks a failed outcome as not retryable if the policy lists errors and not this one."""
-    if outcome.word != "failed" or not policy.on or _matches(policy.on, errors_of(outcome)):
+    """Marks a failed outcome by the errors that the policy lists: retryable if this is one of them.
+
+    Without a list the tool has decided. A cancelled call is never repeated.
+
+    >>> missing = Outcome(word="failed", errors=("http 404",), retryable=False)
+    >>> [apply_policy(RetryPolicy(on=on), missing).retryable for on in ((), ("http 4xx",))]
+    [False, True]
+    """
+    if outcome.word != "failed" or not policy.on or _is_cancelled(outcome):
         return outcome
+    if _matches(policy.on, errors_of(outcome)):
+        return outcome.model_copy(update={"retryable": True})
     return outcome.model_copy(update={"retryable": False, "busy": None})
+
+
+def _is_cancelled(outcome: Outcome) -> bool:
+    return outcome.reason is not None and outcome.reason.code is ReasonCode.CANCELLED
 
 
 def _matches(on: Collection[str], errors: frozenset[str]) -> bool:

@@ -109,8 +109,9 @@ class GraphStep(Document):
     max_backoff_s: Annotated[float, Field(strict=True, ge=0, le=24 * 3600)] = 60.0
     #: The share of each wait that is random, so that many calls do not come at once.
     jitter: Annotated[float, Field(strict=True, ge=0, le=1)] = 0.5
-    #: The errors that are repeated; all of them if the list is empty. The name of an exception's
-    #: class or of a class above it, `exit 75`, `http 503`, `http 5xx`, `timeout` or `busy`.
+    #: The errors that are repeated; if the list is empty, all but HTTP statuses such as 404 that
+    #: another call does not change. The name of an exception's class or of a class above it,
+    #: `exit 75`, `http 503`, `http 5xx`, `timeout` or `busy`.
     retry_on: Annotated[tuple[ErrorName, ...], Field(max_length=50)] = ()
     #: The call fails unless its result is an object whose `success` is true.
     expect: Literal["success"] | None = None

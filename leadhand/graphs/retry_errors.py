@@ -6,6 +6,8 @@ import re
 
 #: The step took longer than its timeout; the service that it asked was busy.
 TIMEOUT, BUSY = "timeout", "busy"
+#: A server could not be reached, or the connection to it broke: as exceptions of Python are named.
+CONNECTION = ("ConnectionError", "OSError")
 
 _NAMED = re.compile(
     r"timeout|busy|exit ([1-9]\d?|1\d\d|2[0-4]\d|25[0-5])|http ([1-5]\d\d|[1-5]xx)"

@@ -1,8 +1,8 @@
 """Sends one HTTP request: `python -P -m leadhand.serve request`.
 
 Reads the request from standard input as a JSON object and writes one: `status`, `text`, `is_json`
-and `location` of the response, or `failed` with the reason, and `may_retry` if the same request may
-succeed later.
+and `location` of the response, or `failed` with the reason, `may_retry` if the same request may
+succeed later, and `is_broken` if there was no connection or it broke.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def main() -> int:
         seconds = f"{request['timeout_s']:g}"
         answer = {"failed": f"no response within {seconds} s", "timed_out": True, "may_retry": True}
     except httpx2.TransportError as error:
-        answer = {"failed": public_text(error), "may_retry": True}
+        answer = {"failed": public_text(error), "may_retry": True, "is_broken": True}
     except (httpx2.InvalidURL, httpx2.HTTPError, ValueError) as error:
         answer = {"failed": f"{type(error).__name__}: {error}"}
     sys.stdout.write(json.dumps(answer))

@@ -13,7 +13,7 @@ from pydantic import JsonValue
 from app.domain.outcomes import Outcome
 from app.domain.reasons import ReasonCode
 from app.truncate import cut
-from leadhand.graphs.retry_errors import http_error
+from leadhand.graphs.retry_errors import CONNECTION, http_error
 from workers.processes.exit_outcome import add_process_facts, failed_outcome, failure
 from workers.processes.process import run
 from workers.registry.declared.entry import DeclaredTool
@@ -25,7 +25,7 @@ from workers.tools.outcomes import outcome_of
 _ANSWER_BYTES = 32 * 1024 * 1024
 #: Characters of an error's response that the reason quotes.
 _QUOTED = 2_000
-#: Statuses after which the same request may succeed.
+#: Statuses after which the same request may succeed. A step's `retry_on` names others.
 _TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
@@ -105,7 +105,9 @@ def _outcome(who: str, entry: DeclaredTool, answer: Mapping[str, JsonValue]) -> 
         text = f"{who} failed: {answer['failed']}"
         is_transient = answer.get("may_retry") is True
         code = ReasonCode.TIMEOUT if answer.get("timed_out") is True else ReasonCode.FAILED_STEP
-        return failed_outcome(code, text, retryable=is_transient)
+        failed = failed_outcome(code, text, retryable=is_transient)
+        is_broken = answer.get("is_broken") is True
+        return failed.model_copy(update={"errors": CONNECTION}) if is_broken else failed
     status, body = answer.get("status"), str(answer.get("text", ""))
     assert isinstance(status, int)
     if 300 <= status < 400:

@@ -11,6 +11,7 @@ from pydantic import JsonValue
 from app.domain.outcomes import Outcome
 from app.domain.reasons import ReasonCode
 from app.truncate import cut
+from leadhand.graphs.retry_errors import CONNECTION
 from leadhand.models.tool_values import convert
 from workers.agents.output_parser import TEXT_LIMIT
 from workers.processes.exit_outcome import failed_outcome
@@ -91,11 +92,11 @@ def _outcome(who: str, server: str, called: Called, timeout_s: float, form: Form
             text = f"{who} timed out after {timeout_s:g} seconds"
             return failed_outcome(ReasonCode.TIMEOUT, text, retryable=True)
         case "away":
-            text = f"{who} could not be called: server {server!r} is away: {called.why}"
-            return failed_outcome(ReasonCode.FAILED_STEP, text, retryable=True)
+            return _unreached(f"{who} could not be called: server {server!r} is away: {called.why}")
         case "closed":
-            text = f"{who} failed: server {server!r} ended during the call: {called.why}"
-            return failed_outcome(ReasonCode.FAILED_STEP, text, retryable=True)
+            return _unreached(
+                f"{who} failed: server {server!r} ended during the call: {called.why}"
+            )
         case "refused":
             text = f"{who} failed: {called.why}"
             return failed_outcome(ReasonCode.FAILED_STEP, text, retryable=True)
@@ -122,6 +123,11 @@ def _of_json(who: str, text: str) -> Outcome:
     except ValueError as error:
         why = f"{who} returned no JSON ({error}): {cut(text, 500)}"
         return failed_outcome(ReasonCode.INVALID_ANSWER, why, retryable=True)
+
+
+def _unreached(text: str) -> Outcome:
+    failed = failed_outcome(ReasonCode.FAILED_STEP, text, retryable=True)
+    return failed.model_copy(update={"errors": CONNECTION})
 
 
 def _no_tool(server: str, name: str, state: ServerState) -> str:

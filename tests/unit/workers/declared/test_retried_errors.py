@@ -1,0 +1,141 @@
+"""What `retry_on` of a step names is retried, whatever kind of tool it calls; nothing else is."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from app.domain.graphs import apply_policy
+from app.domain.outcomes import Outcome
+from app.domain.program import RetryPolicy
+from app.domain.reasons import Reason, ReasonCode
+from tests.unit.workers.declared.tool_servers import Servers
+from tests.unit.workers.declared.tool_world import ToolWorld, web
+from workers.registry.declared.book import ToolFiles
+from workers.registry.tools import ToolCatalogue
+
+SHOP = Path(__file__).with_name("mcp_shop.py")
+TOOLS = """
+[tools.missing]
+url = "http://{host}/missing"
+[tools.busy]
+url = "http://{host}/busy"
+[tools.moved]
+url = "http://{host}/moved"
+[tools.hangs]
+url = "http://{host}/hang"
+timeout_s = 0.5
+[tools.gone]
+url = "http://127.0.0.1:1/"
+[tools.forbidden]
+url = "http://10.0.0.1/"
+[tools.exits]
+command = ["sh", "-c", "exit 4"]
+"""
+FUNCTIONS = """
+import os
+
+def raises():
+    raise FileNotFoundError("no such page")
+
+def ends():
+    os._exit(7)
+
+def declines():
+    return {"success": False}
+"""
+
+
+Call = Callable[[str], Outcome]
+
+
+@pytest.fixture(scope="module")
+def call(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Call]:
+    """Calls a tool in a step with retries."""
+    folder = tmp_path_factory.mktemp("tools")
+    (folder / "functions").mkdir()
+    (folder / "functions" / "page.py").write_text(FUNCTIONS)
+    world = ToolWorld(folder)
+    world.shelf = ToolCatalogue(
+        [folder / "functions"], declared=ToolFiles([folder / "agents.toml"])
+    )
+    with web() as host:
+        world.write(TOOLS.format(host=host))
+        yield lambda tool: world.call(tool, hosts=(host, "127.0.0.1"), retries=1)
+
+
+def is_retried(outcome: Outcome, *on: str) -> bool:
+    assert outcome.word == "failed", outcome
+    return apply_policy(RetryPolicy(retries=1, on=on), outcome).retryable
+
+
+@pytest.mark.parametrize(("tool", "names", "others"), [
+    ("missing", ["http 404", "http 4xx"], ["http 503", "http 5xx", "timeout"]),
+    ("busy", ["http 503", "http 5xx"], ["http 404", "http 500", "ConnectionError"]),
+    ("moved", ["http 302", "http 3xx"], ["http 4xx"]),
+    ("hangs", ["timeout"], ["http 5xx", "ConnectionError"]),
+    ("gone", ["ConnectionError", "OSError"], ["http 5xx", "timeout"]),
+    ("forbidden", [], ["http 4xx", "ConnectionError", "timeout"]),
+    ("exits", ["exit 4"], ["exit 5", "Exception", "timeout"]),
+    ("page:raises", ["FileNotFoundError", "OSError"], ["ValueError", "timeout", "exit 1"]),
+    ("page:ends", ["exit 7"], ["Exception", "exit 4"]),
+    ("page:declines", [], ["Exception", "exit 1"]),
+])  # fmt: skip
+def test_a_step_is_retried_on_the_errors_that_it_names(
+    call: Call, tool: str, names: list[str], others: list[str]
+) -> None:
+    outcome = call(tool)
+    assert {name: is_retried(outcome, name) for name in [*names, *others]} == {
+        **dict.fromkeys(names, True),
+        **dict.fromkeys(others, False),
+    }
+    if names:
+        assert is_retried(outcome, *others, *names)
+
+
+@pytest.mark.parametrize(("tool", "retried"), [
+    ("missing", False), ("busy", True), ("moved", False), ("hangs", True), ("gone", True),
+    ("forbidden", False), ("exits", True), ("page:raises", True),
+])  # fmt: skip
+def test_a_step_that_names_no_error_is_retried_on_those_that_may_pass(
+    call: Call, tool: str, retried: bool
+) -> None:
+    assert is_retried(call(tool)) is retried
+
+
+def test_errors_of_an_mcp_server_are_retried_if_they_are_named(tmp_path: Path) -> None:
+    world = ToolWorld(tmp_path)
+    world.write(f'[mcp.shop]\ncommand = "{sys.executable}"\nargs = ["-P", "{SHOP}"]\n')
+    servers = Servers(world)
+    try:
+        servers.ready()
+        refused = servers.call("shop.refuse", why="no more paper", retries=1)
+        late = servers.call("shop.hang", note=str(tmp_path / "note"), timeout_s=0.5, retries=1)
+    finally:
+        servers.running.stop()
+    assert is_retried(refused)
+    assert not is_retried(refused, "timeout", "ConnectionError")
+    assert is_retried(late, "timeout")
+    assert not is_retried(late, "ConnectionError")
+
+
+def test_a_server_that_ends_during_a_call_is_a_connection_error(tmp_path: Path) -> None:
+    world = ToolWorld(tmp_path)
+    world.write(f'[mcp.shop]\ncommand = "{sys.executable}"\nargs = ["-P", "{SHOP}"]\n')
+    servers = Servers(world)
+    try:
+        servers.ready("shop.die")
+        gone = servers.call("shop.die", note=str(tmp_path / "note"), retries=1)
+    finally:
+        servers.running.stop()
+    assert is_retried(gone, "ConnectionError")
+    assert not is_retried(gone, "timeout")
+
+
+def test_a_cancelled_call_is_not_retried_whatever_its_step_names() -> None:
+    reason = Reason(code=ReasonCode.CANCELLED, text="cancelled")
+    cancelled = Outcome(word="failed", reason=reason, exit_code=143, retryable=False)
+    assert not is_retried(cancelled, "exit 143")
