@@ -118,6 +118,8 @@ class _Run:
         folder = Path(executor.state_manager.state_dir)
         self._log = StepLog(folder, state.session_id)
         self._statuses: dict[str, StepStatus] = {}
+        #: What the steps that have begun and not ended did last, in words.
+        self._unfinished: dict[str, str] = {}
         self._client: AsyncClient | None = None
         #: Steps with a result in the state that Leadhand has not recorded.
         self._unrecorded: set[str] = set()
@@ -228,9 +230,11 @@ class _Run:
         total = len(self._workflow.steps)
         approval = self._executor.approval
         if approval is not None and self._client is not None:
+            self._unfinished[step.name] = "waited for an approval"
             await approval.require(self._client, step, grant)
         self._logger.info("Executing step %d/%d: %s", number + 1, total, step.name)
         self._statuses[step.name] = StepStatus.RUNNING
+        self._unfinished[step.name] = f"was running (attempt {grant.attempt})"
         called = await self._executor.calls.call(grant, timeout_s=step.timeout)
         self._log.write(
             step.name,
@@ -262,7 +266,9 @@ class _Run:
         name, step = grant.step, self._steps[grant.step][1]
         if settled.result == "again":
             self._logger.warning("Step '%s' failed: %s; it is tried again", name, called.error)
+            self._unfinished[name] = f"waited for its next attempt; the last failed: {called.error}"
             return
+        self._unfinished.pop(name, None)
         state = self._state
         if called.error is None:
             state.step_results[name] = called.value
@@ -301,9 +307,8 @@ class _Run:
         self._take_over(view)
         success = view.status == "completed"
         state.status = {"completed": "completed", "stopped": "stopped"}.get(view.status, "failed")
-        statuses = {name: self._status_of(name, success=success) for name in self._steps}
+        statuses = {name: self._status_of(name, view) for name in self._steps}
         message, name = self._message(view)
-        why = self._critical[1].why if self._critical is not None else None
         return WorkflowResult(
             success=success,
             results=dict(state.step_results),
@@ -314,7 +319,7 @@ class _Run:
             statuses=statuses,
             suggestions=[]
             if success
-            else suggestions_for(self._workflow, state, view, step=name, why=why),
+            else suggestions_for(self._workflow, state, view, step=name, why=self._why(name)),
         )
 
     def _take_over(self, view: ResultView) -> None:
@@ -334,12 +339,22 @@ class _Run:
                 _add(state.errors, f"Step '{name}' failed: {error}")
         state.advance()
 
-    def _status_of(self, name: str, *, success: bool) -> StepStatus:
+    def _status_of(self, name: str, view: ResultView) -> StepStatus:
         if name in self._state.completed_steps:
             return StepStatus.COMPLETED
-        if name in self._state.failed_steps or self._statuses.get(name) is StepStatus.FAILED:
+        # The process sees no outcome of a step that failed before its tool was called.
+        failed = name in view.failed or name in self._state.failed_steps
+        if failed or self._statuses.get(name) is StepStatus.FAILED:
             return StepStatus.FAILED
-        return StepStatus.SKIPPED if success else StepStatus.PENDING
+        if _is_late(view) and name in self._unfinished:
+            return StepStatus.FAILED
+        return StepStatus.SKIPPED if view.status == "completed" else StepStatus.PENDING
+
+    def _why(self, name: str | None) -> str | None:
+        """Why a step failed: the kind of its outcome, or `not_called`."""
+        if self._critical is not None:
+            return self._critical[1].why
+        return "not_called" if name is not None and name not in self._statuses else None
 
     def _message(self, view: ResultView) -> tuple[str, str | None]:
         """What the result says, and the step that it is about."""
@@ -350,23 +365,39 @@ class _Run:
         name = self._critical[0] if self._critical is not None else self._failed_step(view)
         if view.status == "failed" and name is not None:
             return f"Critical step failed: {name}", name
-        code = view.reason.code if view.reason is not None else view.status
-        if code in _TIME_IS_UP:
+        if _is_late(view):
             limit = f"{self._config.timeout_seconds:g} s"
-            return f"Workflow '{self._workflow.name}' took longer than {limit}", None
+            message = f"Workflow '{self._workflow.name}' took longer than {limit}"
+            _add(self._state.errors, f"{message}: {self._what_was_under_way()}")
+            return message, None
+        code = view.reason.code if view.reason is not None else view.status
         text = view.reason.text if view.reason is not None else ""
         return f"Workflow '{self._workflow.name}' is {view.status}: {text or code}", None
 
+    def _what_was_under_way(self) -> str:
+        """The steps that the time limit has interrupted, each with its state."""
+        ended = self._state.ended_steps
+        found = [
+            f"step '{name}' {what}" for name, what in self._unfinished.items() if name not in ended
+        ]
+        return "; ".join(found) or "no step was running"
+
     def _failed_step(self, view: ResultView) -> str | None:
-        """The critical step that ended a session which failed before this process continued it."""
+        """The critical step whose failure this process has not seen: its tool was not called."""
         for name in view.failed:
             step, error = self._steps.get(name), _error_in(view, name)
             if step is None or error is None or name in self._state.ended_steps:
                 continue
             if step[1].critical:
+                self._logger.error("Step '%s' failed: %s", name, error)
                 _add(self._state.errors, f"Step '{name}' failed: {error}")
                 return name
         return None
+
+
+def _is_late(view: ResultView) -> bool:
+    """Whether the session has used up its time."""
+    return view.reason is not None and view.reason.code in _TIME_IS_UP
 
 
 def _error_in(view: ResultView, name: str) -> str | None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 from leadhand.models.views import ResultView
 from leadhand.research.models import Workflow, WorkflowState
+
+_NO_VALUE = re.compile(r"(?P<reference>\$\{.*?\}) has no value: ")
 
 
 def suggestions_for(
@@ -15,21 +19,37 @@ def suggestions_for(
     why: str | None,
 ) -> list[str]:
     """Returns hints on what to do about a workflow that did not complete."""
-    resume = f"await agent.resume_workflow({state.session_id!r})"
+    going_on = f"continue with await agent.resume_workflow({state.session_id!r})"
     done = len(state.completed_steps)
     kept = f"the results of {done} completed step{'' if done == 1 else 's'} are kept"
     found: list[str] = []
     failing = next((one for one in workflow.steps if one.name == step), None)
     code = view.reason.code if view.reason is not None else ""
-    if failing is not None:
+    reference = None if failing is None else _missing_value(view, failing.name)
+    if failing is not None and why == "not_called" and reference is not None:
+        found.append(
+            f"step {failing.name!r} failed before tool {failing.tool!r} was called: correct"
+            f" {reference} in its arguments, or give it a default, such as"
+            f" {reference[:-1]} ?? null}}"
+        )
+        going_on = f"then run it with await agent.execute_workflow(workflow, {state.session_id!r})"
+    elif failing is not None:
         found += _about_step(failing.name, failing.tool, failing.timeout, why)
     elif code in ("deadline", "budget"):
         found.append("raise timeout_seconds of the AgentConfig; a resume gets that much more time")
     elif view.status == "stopped":
         found.append("nothing failed: the workflow was stopped")
-    found.append(f"continue with {resume}: {kept}")
+    found.append(f"{going_on}: {kept}")
     found.append(f"see why it ended: leadhand explain {view.session_id}")
     return found
+
+
+def _missing_value(view: ResultView, step: str) -> str | None:
+    """The reference without a value because of which a step failed."""
+    result = view.results.get(step)
+    error = result.get("error") if isinstance(result, dict) else None
+    found = _NO_VALUE.match(error) if isinstance(error, str) else None
+    return None if found is None else found["reference"]
 
 
 def _about_step(name: str, tool: str, timeout: float, why: str | None) -> list[str]:
@@ -38,6 +58,8 @@ def _about_step(name: str, tool: str, timeout: float, why: str | None) -> list[s
             return [f"step {name!r} took longer than {timeout:g} s: raise its timeout"]
         case "circuit_open":
             return [f"tool {tool!r} failed several times in a row: repair it, or wait a minute"]
+        case "not_called":
+            return [f"step {name!r} failed before tool {tool!r} was called: see its error"]
         case _:
             return [
                 f"correct what made tool {tool!r} fail in step {name!r}, or give the step a"

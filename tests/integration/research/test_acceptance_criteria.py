@@ -291,6 +291,8 @@ def test_time_limit_of_the_workflow_ends_it_and_a_resume_gets_more(research: Res
     agent = research.agent({"timeout_seconds": 1.0}, slow=slow)
     result = run(agent.execute_workflow(flow(step("slow")), "late"))
     assert result.message == "Workflow 'papers' took longer than 1 s"
+    assert result.errors == [f"{result.message}: step 'slow' was running (attempt 1)"]
+    assert result.statuses == {"slow": StepStatus.FAILED}
     quick = True
     assert run(agent.resume_workflow("late")).success
 
