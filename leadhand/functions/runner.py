@@ -39,6 +39,8 @@ from typing import Any
 _FOLDER = str(Path(__file__).resolve().parent)
 #: Characters of a call's output that are kept.
 PRINTED = 64 * 1024
+#: The most bytes of a result as JSON.
+RESULT_BYTES = 16 * 1024 * 1024
 
 #: Calls a function by name with a context; returns a word, and its value or why it has none.
 Caller = Callable[[str, Mapping[str, Any]], "tuple[str, object]"]
@@ -264,11 +266,21 @@ async def _awaited(value: Any) -> object:
 
 
 def as_json(word: str, value: object) -> str:
-    """Convert a word and a value to a JSON pair; an unrepresentable value gives `raised`."""
+    """Convert a word and a value to a JSON pair; an unrepresentable or long one gives `raised`."""
     try:
-        return json.dumps([word, value])
+        text = json.dumps(value)
     except (TypeError, ValueError, RecursionError) as error:
         return json.dumps(["raised", {"story": f"it returned what JSON cannot hold: {error}"}])
+    if len(text) > RESULT_BYTES:
+        return json.dumps(["raised", {"story": _too_long(word, len(text))}])
+    return f"[{json.dumps(word)}, {text}]"
+
+
+def _too_long(word: str, size: int) -> str:
+    sizes = f"{size:,} bytes as JSON, more than {RESULT_BYTES:,}"
+    if word == "returned":
+        return f"it returned {sizes}; write a file and return its path"
+    return f"an error of {sizes}; raise a shorter one"
 
 
 if __name__ == "__main__":

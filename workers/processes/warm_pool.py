@@ -45,8 +45,8 @@ REST_S = 1.0
 _POLL_S = 0.05
 #: Bytes read at once; a larger buffer is slow to allocate.
 _CHUNK_BYTES = 64 * 1024
-#: The most bytes of a reply.
-_ANSWER_BYTES = 16 * 1024 * 1024
+#: The most bytes of a reply: the result, and what the function printed, which JSON may escape.
+_ANSWER_BYTES = runner.RESULT_BYTES + 16 * runner.PRINTED
 
 End = Literal["timed_out", "cancelled", "gone"]
 

@@ -22,8 +22,8 @@ from workers.task.call_result import CallResult, call_result
 from workers.task.task import BodyTask
 
 _RETURNED = "returned.json"
-#: Bytes of JSON that a function may return.
-_RETURNED_BYTES = 16 * 1024 * 1024
+#: The most bytes of the file with the result and the word before it.
+_RETURNED_BYTES = runner.RESULT_BYTES + 1024
 
 
 def call(
