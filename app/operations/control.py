@@ -11,7 +11,6 @@ from typing import Literal
 from pydantic import JsonValue
 
 from app.compiler.plan import EXECUTE
-from app.domain import routing
 from app.domain.addresses import path_of
 from app.domain.budgets import BUDGETS
 from app.domain.control import AT_WORK, PARENT_DID, Control, Seen
@@ -40,9 +39,8 @@ from app.operations.transitions import Transitions
 from app.queries.fleet import Fleet
 from app.queries.sessions import Queries
 from app.resume.iteration_limits import check_ceiling, check_open_loops, loops_opened, open_loops
-from app.resume.kept_items import kept_items
-from app.resume.plan import point_address, rewind_to, rewind_to_failure
-from app.resume.rewind import ResumePlan, Rewind
+from app.resume.plan import point_address, rewind_failed, rewind_to, rewind_to_failure
+from app.resume.rewind import ResumePlan
 from app.security.step_tokens import Caller
 from app.store.store import Store
 from leadhand.models.documents import Budget
@@ -388,11 +386,8 @@ class SessionControl:
             rewind = rewind_to_failure(program, Snapshot(self._store, ref))
             return ResumePlan(rewind=rewind, ended=fields["ended"])
         finished, failed = self._queries.outermost_states(ref, program)
-        affected = routing.dependents(program, failed)
-        joins = routing.joins_for_rerun(program, affected, finished)
-        again = {join.name for join in joins}
-        keeps = kept_items(program.body, again, Snapshot(self._store, ref))
-        return ResumePlan(rewind=Rewind(joins, keeps=keeps), ended=fields["ended"])
+        rewind = rewind_failed(program, failed, finished, Snapshot(self._store, ref))
+        return ResumePlan(rewind=rewind, ended=fields["ended"])
 
 
 def _raise_refusal(session: str, verb: Control | Literal["rehome"], answer: Reply) -> None:

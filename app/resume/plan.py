@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from app.domain import routing
 from app.domain.addresses import path_of
 from app.domain.program import (
     Action,
@@ -96,6 +97,19 @@ def rewind_to_failure(program: Program, known: Known) -> Rewind:
     run = {node.id for node in program.body} - done_outermost
     keeps = kept_items(program.body, run, known)
     return Rewind(joins_of(program.body, run, done_outermost), look.levels(point), None, keeps)
+
+
+def rewind_failed(
+    program: Program, failed: Iterable[str], finished: Iterable[str], known: Known
+) -> Rewind:
+    """Computes what runs again if a failed graph resumes: what failed or did not run, and after it.
+
+    `failed` and `finished` are outermost nodes. Of a for_each the items that are done are kept.
+    """
+    affected = routing.dependents(program, failed)
+    joins = routing.joins_for_rerun(program, affected, finished)
+    keeps = kept_items(program.body, {join.name for join in joins}, known)
+    return Rewind(joins, keeps=keeps)
 
 
 def used_its_iterations(loop: TurnRecord) -> bool:

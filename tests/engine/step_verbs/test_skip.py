@@ -65,9 +65,9 @@ def test_item_is_named_as_its_document_names_the_step(bench: Bench) -> None:
     world.carry_out(world.grant("b-b~1#1"), {"b b": odd})
     world.engine.skips.skip(world.id, "b b#3")
     for named in ("b b#1", "b-b~1#1"):
-        with pytest.raises(PositionRefused, match="it is failed; name the for_each"):
+        with pytest.raises(ControlRefused, match="b-b~1#1 has ended; stop the session first"):
             world.engine.skips.skip(world.id, named)
-    with pytest.raises(PositionRefused, match="no such item has started"):
+    with pytest.raises(PositionRefused, match="its items are b b#1 to b b#3"):
         world.engine.skips.skip(world.id, "b b#4")
     world.engine.skips.skip(world.id, "fix #2")
     world.carry_out(world.grant("b-b~1#2"), {"b b": odd})

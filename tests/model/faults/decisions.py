@@ -35,8 +35,8 @@ FAULTS = (
     Fault(
         "a skipped step never arrives",
         "lib/conditions",
-        "{word = 'skipped', reason = reason, fence = 0})\n  return true\n",
-        "{word = 'skipped', reason = reason, fence = 0})\n",
+        "conditions.skip_step(tx, address, reason, r.size)\n  return true\n",
+        "conditions.skip_step(tx, address, reason, r.size)\n",
     ),
     Fault(
         "a skipped loop never arrives",

@@ -1,6 +1,6 @@
 -- Resuming from a point: nodes that run again get a next run, in whose joins the nodes that count as done have
 -- arrived.
---- @requires addresses, cancellation, events, joins, ledger, locks/locks, programs, records, steps/kept_items
+--- @requires addresses, cancellation, events, joins, ledger, locks/locks, programs, records, steps/items
 --- @requires steps/shares, steps/skips, tree/children, turn_records, turns
 local resume = {}
 
@@ -95,7 +95,7 @@ local function open_at(tx, block, level)
   events.emit(tx, 'loop.opened', id, {iteration = iteration, max = max, label = label, from = level.run})
   local inside = id .. '[' .. level.iteration .. ']'
   for name, from in pairs(level.widths) do keep_width(tx, from, addresses.within(inside, name)) end
-  kept_items.plan(tx, inside, level.keeps)
+  items.keep(tx, inside, level.keeps)
   clear_joins(tx, inside, level.joins)
   return inside
 end
@@ -125,7 +125,7 @@ function resume.run_again(tx, nodes, levels, threads)
     end
   end
   clear_joins(tx, '', nodes)
-  kept_items.plan(tx, '', tx.args.keeps)
+  items.keep(tx, '', tx.args.keeps)
   local inside, block = {}, ''
   for _, level in ipairs(levels) do
     block = open_at(tx, block, level)

@@ -10,23 +10,6 @@ function turn_records.open(tx, id, turn)
   shares.open(tx, id, turn)
 end
 
--- Opens the turn of a for_each. Returns its record.
-function turn_records.open_each(tx, id, path, r)
-  local width = r.width
-  if width < 0 then width = tonumber(redis.call('HGET', tx.keys.widths, path) or 0) end
-  turn_records.open(tx, id, {each = true, width = width, begun = 0})
-  return records.load(tx, 'turns', id)
-end
-
--- The number of the next item of a for_each to start; nil if there is none. Items that are kept have a record.
-function turn_records.take_item(tx, id, turn)
-  while (turn.begun or turn.width) < turn.width do
-    turn.begun = turn.begun + 1
-    records.save(tx, 'turns', id)
-    if not turn.kept or not records.load(tx, 'steps', id .. '#' .. turn.begun) then return turn.begun end
-  end
-end
-
 -- Whether each turn around a block lets steps start.
 function turn_records.all_open(tx, block)
   for _, around in ipairs(addresses.turns_around(block)) do
@@ -55,6 +38,12 @@ function turn_records.stagnates(tx, id, turn)
   turn.signature = tx.args.signature
   local most = programs.route_of(tx, id).no_progress
   return most and turn.same and turn.same > most
+end
+
+-- Why a loop ended that repeated the same result.
+function turn_records.standstill_reason(tx, id, turn)
+  local text = 'the same work was refused in the same way ' .. turn.same .. ' times by ' .. tx.args.refused_by
+  return {code = 'no_progress', text = text, at = id}
 end
 
 -- Why a loop that reached its iteration limit has ended: without accept by a judge, or without a break.

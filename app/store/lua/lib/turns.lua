@@ -1,8 +1,6 @@
--- The walk through a program: starting nodes, arriving at joins, iterating, ending early, closing. These functions call
--- each other, so one outcome may cascade through many turns.
+-- The walk through a program: nodes start, arrive at joins, iterate, end early, close; one may lead to many others.
 --- @requires addresses, budgets, cancellation, conditions, events, hints, joins, ledger, locks/locks, programs
---- @requires records, sessions, steps/kept_items, steps/shares, steps/skips, tree/children, turn_records
---- @requires usage/statistics
+--- @requires records, sessions, steps/items, steps/shares, steps/skips, tree/children, turn_records, usage/statistics
 local turns = {}
 
 -- Starts the first nodes of a block.
@@ -27,25 +25,11 @@ local function open_loop(tx, block, name, r, run, left, allowed)
   turns.close(tx, id, 'max_iterations', {code = 'max_iterations', text = 'it may not turn at all', at = id})
 end
 
--- Starts the next item of a for_each, if there is one. An item that a user skips is done at once.
-local function start_item(tx, id, turn)
-  local item = turn_records.take_item(tx, id, turn)
-  if not item then return end
-  local why = skips.take(tx, addresses.within(addresses.block_of(id), addresses.name_of(tx, id)) .. '#' .. item)
-  if not why then return hints.make_ready(tx, id .. '#' .. item, {}) end
-  conditions.skip_step(tx, id .. '#' .. item, why, programs.route_of(tx, id).weight)
-  return turns.arrive_item(tx, id, item)   -- a tail call: all items may be skipped
-end
-
--- Opens a run of a for_each: one step for each item that it does not keep from an older run.
+-- Opens a run of a for_each: one step for each item.
 local function open_items(tx, block, name, r, run)
-  local id = addresses.turn_address(block, name, run)
-  if records.load(tx, 'turns', id) then return end
-  local turn = turn_records.open_each(tx, id, addresses.within(block, name), r)
-  if turn.width == 0 then return turns.close(tx, id, 'accept', {code = 'done'}) end
-  local kept = kept_items.copy(tx, id, turn.width)
-  turn.kept = kept > 0 and kept or nil
-  for _ = 1, math.min(turn.width - kept, r.at_once or turn.width) do start_item(tx, id, turn) end
+  local id, turn, first = items.open(tx, block, name, r, run)
+  if first == 0 then return turns.close(tx, id, 'accept', {code = 'done'}) end
+  for _ = 1, first or 0 do turns.start_item(tx, id, turn) end
 end
 
 -- Starts a node that has all that it needs.
@@ -72,8 +56,7 @@ function turns.finish_iteration(tx, id, iteration, reason)
   ledger.append(tx, id, iteration, 'retry', reason)
   if iteration >= turn.max then return turns.close(tx, id, 'max_iterations') end
   if still then
-    local text = 'the same work was refused in the same way ' .. turn.same .. ' times by ' .. tx.args.refused_by
-    return turns.close(tx, id, 'terminate', {code = 'no_progress', text = text, at = id})
+    return turns.close(tx, id, 'terminate', turn_records.standstill_reason(tx, id, turn))
   end
   shares.end_iteration(tx, id, turn)
   turn.iteration = iteration + 1
@@ -108,7 +91,13 @@ end
 function turns.arrive_item(tx, id, item)
   local turn = records.load(tx, 'turns', id)
   if joins.arrive(tx, id .. '#', item, turn.width) then return turns.close(tx, id, 'accept', {code = 'done'}) end
-  return start_item(tx, id, turn)
+  return turns.start_item(tx, id, turn)
+end
+
+-- Starts the next item of a for_each, if there is one. Tail calls: a user may skip all items.
+function turns.start_item(tx, id, turn)
+  local skipped = items.start_next(tx, id, turn)
+  if skipped then return turns.arrive_item(tx, id, skipped) end
 end
 
 -- Closes a turn that is ending, once no child and no step runs below it.
