@@ -115,8 +115,10 @@ def test_items_that_were_kept_are_kept_again(bench: Bench) -> None:
         world.world.hints.clear()
         world.engine.step_verbs.retry(world.id, "fetch")
         assert run(world, wrong, report=broken) == found
+        assert world.status == "failed"
     resume(world)
     assert run(world) == []
+    assert world.status == "completed"
     assert world.result.results["report"] == {"all": [7, 14, 21, 28]}
 
 
@@ -141,6 +143,7 @@ def test_last_item_that_is_not_done_is_skipped(bench: Bench) -> None:
     world.world.hints.clear()
     world.engine.skips.skip(world.id, "fetch~1#4")
     assert run(world) == []
+    assert world.status == "completed"
     assert world.result.results["report"] == {"all": [7, 14, 21, None]}
 
 
