@@ -30,5 +30,6 @@ def name_in_commands(program: Program, address: str) -> str:
     path = path_of(address)
     if "/" in path or not program.has(path):
         return address
-    label = program.node(path).label
-    return label if label is not None and is_name_of(program, label, path) else path
+    label, (_, sign, item) = program.node(path).label, address.partition("#")
+    name = label if label is not None and is_name_of(program, label, path) else path
+    return f"{name}{sign}{item}"

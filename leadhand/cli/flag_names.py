@@ -24,6 +24,7 @@ _FIELDS = {
     "expires": ("expires_s",),
     "webhook": ("webhook.url", "webhook"),
     # Of `leadhand tools call`, whose document has one step.
+    "name": ("name", "steps.0.tool"),
     "arguments": ("steps.0.arguments",),
     "timeout": ("timeout", "steps.0.timeout_s"),
     "events": ("webhook.events",),

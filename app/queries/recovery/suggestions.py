@@ -108,6 +108,9 @@ def _for_step(ended: Ended, at: str, root: Reason) -> Iterator[SuggestedAction]:
     elif root.code in _AGAIN:
         yield _action(ended, "retry", at, _why_again(root, missing is not None), {})
     if step.action is not Action.JUDGE and not (ended.kind == "plan" and _is_fixed(at)):
+        item = (root.at or "").partition("#")[2] if step.for_each is not None else ""
+        if item:
+            yield _skip(ended, f"{at}#{item}", "the list goes on without this item")
         yield _skip(ended, at, "what depends on it continues without it")
 
 
