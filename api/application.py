@@ -34,12 +34,12 @@ from api.fleet import statistics
 from api.openapi import routes as openapi_routes
 from api.requests import MAX_BODY_BYTES
 from api.stacks import routes as stack_routes
-from api.streams import StreamLimit
+from api.stream_limit import StreamLimit
 from api.work import routes as work_routes
 from app.engine import Engine
 from app.errors import SessionUnknown
 from app.settings import Settings
-from leadhand.flows.files import RESERVED
+from leadhand.flows.file_reading import RESERVED
 
 #: Default number of event streams that one process serves in parallel.
 STREAMS = 48

@@ -14,7 +14,7 @@ from api.auth import token_recheck
 from api.fanout import Cut, Fanout, StreamCut, Subscription
 from api.requests import StreamQuery
 from api.responses import answer
-from api.streams import StreamLimit
+from api.stream_limit import StreamLimit
 from app.domain.states import ENDED
 from app.engine import Engine
 from app.errors import SessionUnknown, StoreAway

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from app.artifacts.folder import ArtifactFolder
 from app.artifacts.folder import Limits as ArtifactLimits
 from app.artifacts.local import LocalArtifacts
-from app.catalog.catalog import Catalog
+from app.catalog.flow_catalog import Catalog
 from app.domain.ports import Carrier
 from app.errors import InvalidDocument
 from app.fleet.definition_files import DefinitionFiles

@@ -41,7 +41,7 @@ def prefix_pattern(prefix: str) -> re.Pattern[str] | None:
 
 
 def ends_with_key_line(line: str) -> bool:
-    """Whether a line ends with a line of a private key, behind a prefix that is unknown.
+    """Whether a line ends with what looks like a line of a private key, behind any prefix.
 
     >>> ends_with_key_line("10:00 INFO MIIEowIBAAKCAQEA7b1"), ends_with_key_line("10:00 done")
     (True, False)

@@ -16,7 +16,7 @@ from api.auth import token_recheck
 from api.dashboard.sockets import connection_check
 from api.fanout import Cut
 from api.responses import answer
-from api.streams import StreamLimit
+from api.stream_limit import StreamLimit
 from app.engine import Engine
 from app.errors import StoreAway
 from app.store.changes import Change, ChangeReads

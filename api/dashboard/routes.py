@@ -32,7 +32,7 @@ from api.dashboard.step_actions import StepActions
 from api.dashboard.stream import Streams
 from api.problems import refusal_of
 from api.request_log import request_id
-from api.streams import StreamLimit
+from api.stream_limit import StreamLimit
 from app.engine import Engine
 from app.errors import StoreAway
 from app.security.api_tokens import Scope

@@ -11,7 +11,7 @@ from flask import Blueprint, Response, request
 
 from api.auth import token_recheck
 from api.dashboard.sockets import connection_check
-from api.streams import StreamLimit
+from api.stream_limit import StreamLimit
 from app.domain.ids import SessionRef
 from app.engine import Engine
 from app.errors import StoreAway

@@ -16,7 +16,7 @@ class LocalArtifacts:
         self._folder = folder
 
     def put(self, ref: SessionRef, digest: str, file: Path) -> None:
-        """Copy a file into the artifact folder under its digest. Raises ArtifactsFull."""
+        """Copy a file into the artifact folder, named by this digest. Raises ArtifactsFull."""
         del ref  # the settle records the reference
         self._folder.put_file(digest, file)
 

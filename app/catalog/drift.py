@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from app.catalog.catalog import Catalog
+from app.catalog.flow_catalog import Catalog
 from app.catalog.source import Source
 from app.domain.records import StepRecord
 from app.errors import FlowUnknown

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from pydantic import JsonValue
 
-from app.catalog.catalog import Catalog
+from app.catalog.flow_catalog import Catalog
 from app.compiler.graph import known_arguments
 from app.compiler.subflows import literals
 from app.domain.program import Action, Program, Step

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from pydantic import BaseModel, ConfigDict
 
-from app.catalog.catalog import hash_of
+from app.catalog.flow_catalog import hash_of
 from app.compiler.subflows import types_in
 from app.errors import InvalidDocument
 from leadhand.flows.agents import merge_agents

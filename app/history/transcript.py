@@ -44,7 +44,7 @@ def records_of(step: Step, address: str, outcome: Outcome, *, attempt: int = 0) 
 
 
 def question_of(step: Step, address: str, question: JsonValue, *, attempt: int = 0) -> list[str]:
-    """Builds the transcript record (JSON) of a question to a person; empty for other steps."""
+    """Returns a list: the transcript record (JSON) of a question to a person, if it is one."""
     if step.action is not Action.HUMAN or not isinstance(question, str) or not question:
         return []
     entry = _entry(_about(step, address, attempt), "note", question)

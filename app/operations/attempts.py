@@ -34,7 +34,7 @@ from app.operations.inputs import resolve_inputs
 from app.operations.registry import Facts, Registry
 from app.operations.transitions import Transitions
 from app.redaction import without_keys
-from app.security.signatures import command_from_outcome
+from app.security.session_signatures import command_from_outcome
 from app.settings import Settings
 from app.store.calls import Call
 from app.store.store import Store

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import JsonValue
 
-from app.catalog.catalog import hash_of
+from app.catalog.flow_catalog import hash_of
 from app.catalog.source import Source, apply_run
 from app.compiler.subflows import types_in
 from app.compiler.workspaces import own_folder_of

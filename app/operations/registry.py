@@ -16,7 +16,7 @@ from app.domain.ids import SessionRef
 from app.domain.program import Program
 from app.errors import ProgramNewer, SessionUnknown, SpecForeign
 from app.security.environment_cipher import decrypt, mark_of
-from app.security.signatures import (
+from app.security.session_signatures import (
     Spec,
     is_command_seal,
     is_request_seal,

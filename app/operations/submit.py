@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from pydantic import JsonValue
 
-from app.catalog.catalog import Catalog
+from app.catalog.flow_catalog import Catalog
 from app.catalog.source import apply_run, source_of
 from app.compiler.workspaces import in_own_folder, in_workspace
 from app.domain.budgets import limits_of

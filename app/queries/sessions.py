@@ -8,7 +8,7 @@ from functools import partial
 
 from pydantic import JsonValue
 
-from app.catalog.catalog import Catalog
+from app.catalog.flow_catalog import Catalog
 from app.domain.artifacts import ArtifactSource
 from app.domain.clock import iso
 from app.domain.ids import SessionRef

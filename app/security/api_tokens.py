@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 from app.errors import CapabilityRefused, IdempotencyConflict, StoreAway, TokenUnknown
 from app.security.egress import destination
-from app.security.signatures import is_valid_seal, seal
+from app.security.session_signatures import is_valid_seal, seal
 from app.store.tokens import TokenStore
 from leadhand.models.documents import Webhook
 from leadhand.models.views import NewToken, Quotas, Spent, TokenView, TokenWebhook

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from app.domain.environment.errors import EnvironmentSealed
 from app.domain.environment.session import SessionEnvironment
 from app.domain.ids import SessionRef
-from app.security.signatures import seal
+from app.security.session_signatures import seal
 
 #: Context of the derived key, and the first bytes of the associated data.
 _CONTEXT = b"leadhand environment 1"

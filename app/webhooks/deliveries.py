@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import json
 import logging
 import secrets
@@ -20,6 +18,7 @@ from app.engine import Engine
 from app.errors import SessionUnknown
 from app.security.egress import destination
 from app.webhooks.http import TOTAL_S, Posted, post
+from app.webhooks.signature import signature
 from leadhand.models.documents import Webhook
 from leadhand.models.views import SessionView
 
@@ -151,16 +150,6 @@ def headers_of(
     if hook.secret is not None:
         headers["Leadhand-Signature"] = signature(hook.secret, body, at_s=at_s)
     return headers
-
-
-def signature(secret: str, body: bytes, *, at_s: int) -> str:
-    """Computes the HMAC signature of a webhook's body and time.
-
-    >>> signature("a secret of the receiver's", b"{}", at_s=1700000000)[:18]
-    't=1700000000,v1=87'
-    """
-    signed = str(at_s).encode() + b"." + body
-    return f"t={at_s},v1={hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()}"
 
 
 def _task(task: HookTask) -> JsonValue:

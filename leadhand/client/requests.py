@@ -186,7 +186,7 @@ def transcript_text(id_: str) -> Ask[str]:
 
 
 def export_text(id_: str, part: Literal["all", "ledger"]) -> Ask[str]:
-    """Builds the request that gets a session or its ledger as JSON text, with its parser."""
+    """Builds the request for a session as JSON, or its ledger as JSON lines, with the parser."""
     call = Call("GET", session_path(id_, "export"), params={"part": part})
     return Ask(call, lambda answer: answer.checked().text)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from leadhand.flows.documents import FlowDefinition, Messages
 from leadhand.flows.faults import Found, all_faults
-from leadhand.flows.files import (
+from leadhand.flows.file_reading import (
     NO_NAME,
     FlowInvalid,
     is_name,

@@ -29,7 +29,7 @@ class FolderRecords:
     def reserve(
         self, session: str, statuses: Collection[SessionStatus], hold_s: float
     ) -> str | None:
-        """Keep a session in one of these statuses from being resumed; return its status if another.
+        """Keep a session from resuming; returns '' if kept, its status if refused, None if lost.
 
         Returns '' if the session is reserved; None if the attempt is lost.
         """

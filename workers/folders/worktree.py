@@ -125,7 +125,7 @@ class Worktree:
         return True
 
     def merge_base(self, target: str) -> str | None:
-        """Return the tree digest of the commit where HEAD left `target`; None if it is unknown."""
+        """Return the folder's digest in the commit where HEAD left `target`; None if unknown."""
         self._deadline = time.monotonic() + SNAPSHOT_S
         try:
             prefix = self._open_repository()

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from app.catalog.catalog import Catalog
+from app.catalog.flow_catalog import Catalog
 from app.catalog.flow_tools import faults_of_called_flows, with_flows
 from app.compiler import compile_document
 from app.domain.program import Program

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from pydantic import JsonValue, ValidationError
 
-from app.catalog.catalog import Catalog
+from app.catalog.flow_catalog import Catalog
 from app.catalog.flow_tools import faults_of_called_flows
 from app.compiler import compile_document
 from app.compiler.subflows import faults_of_subflows

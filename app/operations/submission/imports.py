@@ -23,7 +23,7 @@ from app.domain.states import ENDED, FINAL
 from app.errors import LeadhandError, SpecForeign
 from app.operations.registry import Registry
 from app.security import environment_cipher
-from app.security.signatures import program_id
+from app.security.session_signatures import program_id
 from app.settings import Settings
 from app.store.imports import Due, Imports
 from app.store.store import Store

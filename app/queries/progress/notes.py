@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from app.catalog.catalog import Catalog
 from app.catalog.drift import changes, outdated_children, pinned_children
+from app.catalog.flow_catalog import Catalog
 from app.domain.ids import SessionRef
 from app.domain.program import Program
 from app.domain.records import StepRecord

@@ -88,7 +88,7 @@ def flow_check_command(*, file: Path, as_json: bool) -> int:
     from leadhand.cli.render.tables import echo_json, plural
     from leadhand.flows.check import faults_in_file
     from leadhand.flows.faults import Found
-    from leadhand.flows.files import FlowInvalid
+    from leadhand.flows.file_reading import FlowInvalid
 
     try:
         found = faults_in_file(file, _folders())

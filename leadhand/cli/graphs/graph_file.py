@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from pydantic import JsonValue, ValidationError
 
-from leadhand.flows.files import FlowInvalid, json_in
+from leadhand.flows.file_reading import FlowInvalid, json_in
 from leadhand.flows.graph_faults import faults_of_graph
 from leadhand.graphs.documents import GraphDocument
 from leadhand.graphs.input_schema import declare_inputs, schema_of, typed_value

@@ -11,7 +11,7 @@ from leadhand.models.views import ResultView
 
 
 def graph_summary(result: ResultView) -> Iterator[str]:
-    """Formats how a graph ended, what its steps returned, and commands to run next."""
+    """Yields lines: how a graph ended, what its steps returned, and commands to run next."""
     lines = list(flow_summary(result))
     yield lines[0]
     if result.results:

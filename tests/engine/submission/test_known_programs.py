@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.catalog.catalog import Catalog
+from app.catalog.flow_catalog import Catalog
 from app.compiler import compile_document
 from app.domain.ids import SessionRef
 from app.domain.program import Action, Program, Step

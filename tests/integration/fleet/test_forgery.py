@@ -18,7 +18,7 @@ from app.domain.program import Action, Program, Step
 from app.engine import Engine
 from app.errors import SettingInvalid
 from app.operations.submit import About
-from app.security.signatures import program_id
+from app.security.session_signatures import program_id
 from app.settings import Settings
 from leadhand.models.documents import Doer, LoopDocument
 from tasks.bootstrap import make_engine

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from leadhand.flows.documents import FlowDefinition
-from leadhand.flows.files import FlowInvalid, flow_in, read_command, read_flow, read_markdown
+from leadhand.flows.file_reading import FlowInvalid, flow_in, read_command, read_flow, read_markdown
 from leadhand.flows.structure import nest_steps
 from leadhand.models.tool_names import BUILT_IN_TOOLS
 from tests.flows import ask, llm, loop

@@ -26,7 +26,7 @@ from leadhand.flows.documents import (
     Messages,
     SubflowStep,
 )
-from leadhand.flows.files import (
+from leadhand.flows.file_reading import (
     NO_NAME,
     FlowInvalid,
     is_name,
@@ -157,7 +157,7 @@ class Catalog:
         return next((messages for messages in found if messages is not None), None)
 
     def markdown(self, path: str, folder: Path | None) -> Messages | None:
-        """Returns the messages in a Markdown file of a folder, by default of all; None if missing.
+        """Returns the messages in a folder's Markdown file; without one, of the first that has it.
 
         Raises FlowInvalid if a file is broken.
         """

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.catalog.catalog import Catalog, hash_of
+from app.catalog.flow_catalog import Catalog, hash_of
 from app.compiler.flow import compile_flow
 from app.errors import FlowDisabled, FlowUnknown, InvalidDocument
 from leadhand.flows.check import faults_in_file
