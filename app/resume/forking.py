@@ -58,7 +58,7 @@ def rewind_of_fork(program: Program, after: str | None, known: Known, anew: set[
     affected = again | set(routing.dependents(program, sorted(again)))
     if point.around and path_of(point.around[0].turn) in affected:
         refuse(str(after), "what it depends on runs again; fork before its loop")
-    reruns |= affected
+    reruns = look.with_lists(reruns | affected)
     body = program.body
     done = {node.id for node in body if is_done(known, node, "")} - reruns
     run = {node.id for node in body} - done

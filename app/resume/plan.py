@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 
 from app.domain import routing
 from app.domain.addresses import path_of
+from app.domain.graphs import items_maker
 from app.domain.program import (
     Action,
     Loop,
@@ -128,7 +129,7 @@ class Planner:
 
     def rewind(self, point: Position, reruns: set[str], *, failed: bool) -> Rewind:
         """Compute what runs again in a resume after a point, with outermost nodes `reruns`."""
-        body = self._program.body
+        body, reruns = self._program.body, self.with_lists(reruns)
         done = {node.id for node in body if is_done(self._known, node, "")} - reruns
         # In a stopped session, nodes beside the point continue where they are.
         run = {node.id for node in body} - done if failed else reruns
@@ -136,6 +137,15 @@ class Planner:
         threads = threads_at(self._program, self._known, self.kept_nodes(point, beside))
         keeps = kept_items(body, run, self._known, redo=self._redo)
         return Rewind(joins_of(body, run, done), self.levels(point), threads, keeps)
+
+    def with_lists(self, reruns: set[str]) -> set[str]:
+        """Return these outermost nodes, and those that make their lists and were skipped."""
+        makers = (items_maker(self._program, n) for n in self._program.body if n.id in reruns)
+        return reruns | {maker.id for maker in makers if maker and self._was_skipped(maker)}
+
+    def _was_skipped(self, step: Step) -> bool:
+        record = self._known.step(newest(self._known, step, ""))
+        return record is not None and record.state == "skipped"
 
     def point_before(self, point: Position) -> Position:
         """Return the position after the last node that the node at a position depends on."""

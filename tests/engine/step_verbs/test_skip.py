@@ -12,6 +12,8 @@ from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome
 from app.domain.program import Action, Loop, Origin, Program, Step
 from app.errors import ControlRefused, PositionRefused, SessionChanged
+from app.operations.step_verbs.documents import Changes
+from app.operations.step_verbs.fork import Wish
 from app.operations.submit import About
 from tests.engine.driving import Bench
 from tests.engine.graphs.graph_world import GraphWorld, failed
@@ -295,3 +297,34 @@ def test_for_each_whose_list_failed_is_skipped_with_the_list(bench: Bench) -> No
     world.run()
     assert world.called == ["c"]
     assert world.status == "completed"
+
+
+def skipped_list(bench: Bench) -> GraphWorld:
+    """A session that failed after its `for_each` was skipped, before anybody had made its list."""
+    world = graph(
+        bench,
+        {"name": "a"},
+        {"name": "b", "for_each": "${a.urls}", "arguments": {"x": "${inputs.x}${item}"}},
+        {"name": "c", "depends_on": ["a"]},
+        inputs={"x": "u"},
+    )
+    world.engine.skips.skip(world.id, "b")
+    world.run(a=lambda **_: {"urls": [1, 2]}, c=broken)
+    assert world.status == "failed"
+    return world
+
+
+def test_retry_of_a_skipped_for_each_makes_its_list(bench: Bench) -> None:
+    world = skipped_list(bench)
+    world.engine.step_verbs.retry(world.id, "b")
+    world.run()
+    assert world.result.results["b"] == [{"x": "u1"}, {"x": "u2"}]
+
+
+def test_fork_that_runs_a_skipped_for_each_makes_its_list(bench: Bench) -> None:
+    world = skipped_list(bench)
+    wish = Wish(None, Changes(inputs={"x": "v"}))
+    fork = world.engine.forks.fork(world.id, wish).session
+    world.ref, world.id = SessionRef(fork, fork), fork
+    world.run()
+    assert world.result.results["b"] == [{"x": "v1"}, {"x": "v2"}]
