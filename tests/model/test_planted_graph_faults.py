@@ -107,6 +107,27 @@ FAULTS = (
         "step.for_each[int(number) - 1]", "step.for_each[0]",
     ),
     PythonFault(
+        "a retry runs nothing that comes after its step", "app.resume.plan",
+        "look.reruns(found) | {str(found.node)}", "{str(found.node)}",
+    ),
+    PythonFault(
+        "a resume after a step runs that step again", "app.resume.plan",
+        "return look.rewind(point, look.reruns(point), failed=failed)",
+        "return look.rewind(point, look.reruns(point) | {str(point.node)}, failed=failed)",
+    ),
+    PythonFault(
+        "the list of a skipped step is not made again", "app.resume.plan",
+        "return reruns | {maker.id for maker", "return reruns or {maker.id for maker",
+    ),
+    PythonFault(
+        "a fork keeps what another input changes", "app.resume.forking",
+        "look.with_lists(reruns | affected)", "look.with_lists(reruns)",
+    ),
+    PythonFault(
+        "a fork keeps all that is done", "app.resume.forking",
+        'if is_done(known, node, "")} - reruns', 'if is_done(known, node, "")}',
+    ),
+    PythonFault(
         "an expected success is not looked at", "app.compiler.graph",
         '{} if step.expect is None else {"expect": step.expect}', "{}",
     ),

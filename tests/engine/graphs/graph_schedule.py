@@ -1,233 +1,204 @@
-"""Runs one random graph on the real scripts, under a seeded schedule of faults."""
+"""Runs one random graph on the real scripts, under a seeded schedule of faults and verbs."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from random import Random
-from typing import Any
+
+import pytest
 
 from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome
-from app.domain.program import Step
 from app.domain.reasons import Reason, ReasonCode
 from app.domain.records import Grant, Reply
-from app.errors import PositionRefused, ReferenceUnresolved
+from app.errors import ControlRefused, PositionRefused, ReferenceUnresolved
 from app.operations.attempts import Work
 from app.operations.local_steps.skipping import is_skipped, skipped_outcome
 from app.operations.step_verbs.documents import Changes
 from app.operations.step_verbs.fork import Wish
 from leadhand.graphs.documents import GraphDocument
-from tests.engine.driving import LEASE_MS, Bench
+from tests.engine.driving import LEASE_MS
+from tests.engine.graphs.graph_look import Look, Names
 from tests.engine.graphs.graph_world import failed
-from tests.engine.graphs.reference import interpret, needs_of, returned
+from tests.engine.graphs.random_graphs import DECLINED, Drawn, references
+from tests.engine.graphs.reference import Failed, interpret
+from tests.engine.graphs.spelling import document_of
 from tests.engine.world import World
 from workers.tools.builtin import STEPS
 from workers.tools.tool import expect_success
 
 #: A step that is lost more often fails for good.
 LOST_AT_MOST = 4
-ROUNDS = 3000
-#: How often a step is claimed, settled, lost, settled too late; a stop; a lost message.
-_WEIGHTS = {"claim": 45, "settle": 35, "die": 4, "late": 3, "stop": 3, "drop": 3}
-
-Graph = dict[str, Any]
-Acts = dict[str, Any]
+ROUNDS = 2000
+#: How often a step is claimed, settled, lost, settled too late; a stop, a skip; a lost message.
+_WEIGHTS = {"claim": 45, "settle": 35, "die": 5, "late": 5, "stop": 3, "skip": 4, "drop": 3}
 
 
 class Schedule:
-    """Claims, settles, loses, stops and resumes at random, until the session is completed."""
+    """Claims, settles, loses, stops, skips, resumes and forks at random, until all is completed."""
 
-    #: How many forks follow, each of the one before.
-    forks = 0
+    #: How many forks may follow, each of the one before.
+    forks: Sequence[int] = (0, 0, 0, 1, 1, 2)
 
-    def __init__(self, bench: Bench, graph: Graph, acts: Acts, seed: int) -> None:
+    def __init__(self, world: World, drawn: Drawn, seed: int) -> None:
         self._rng = Random(f"schedule {seed}")
-        self._graph, self._acts = graph, acts
-        self.world = World.of(bench)
-        self.engine = self.world.engine
-        document = GraphDocument.model_validate(graph)
-        self.id = self.engine.submit.document(document).session
-        self.ref = SessionRef(self.id, self.id)
-        program = self.engine.registry.program(self.engine.registry.facts(self.ref).program)
-        self._program = program
-        nodes = [node for node in program.body if isinstance(node, Step) and not node.quick]
-        self._nodes = {str(node.label): node for node in nodes}
-        self._needs = {step["name"]: needs_of(step) for step in graph["steps"]}
-        self._limits = {name: node.at_once for name, node in self._nodes.items() if node.at_once}
-        self._held: list[Grant] = []
-        self._old: list[Grant] = []
+        self._steps, self._inputs, self._tools = drawn
+        self._needs = {step["name"]: step["needs"] for step in self._steps}
+        self._limits = {s["name"]: s["at_once"] for s in self._steps if s.get("at_once")}
+        self.world, self.engine = world, world.engine
+        self.world.hints.clear()
+        document = GraphDocument.model_validate(document_of(drawn, seed))
+        self._go_to(self.engine.submit.document(document).session)
         #: The tool of all steps that run.
         self._tool = "echo"
+        #: The steps that somebody skipped.
+        self._skipped = set[str]()
         #: The steps that a fork has from its origin.
         self._copied = set[str]()
+        #: How often each kind of event has happened.
+        self.seen: Counter[str] = Counter()
+
+    def _go_to(self, session: str) -> None:
+        self.id, self.ref = session, SessionRef(session, session)
+        registry = self.engine.registry
+        self._names = Names(registry.program(registry.facts(self.ref).program))
+        #: What workers do, and what those did that have lost their step.
+        self._held: list[Work] = []
+        self._old: list[Work] = []
         self._failures: Counter[str] = Counter()
         self._lost: Counter[str] = Counter()
 
-    @property
-    def status(self) -> str:
-        return self.engine.store.values(self.ref, "session", ["status"])["status"]
+    def _look(self) -> Look:
+        return self._names.look(self.engine.store, self.ref)
 
     def run(self) -> None:
-        """Drive the session to its end, and compare it with the reference."""
+        """Drive the session and its forks to their ends; compare each with the reference."""
+        forks = self._rng.choice(self.forks)
         for _ in range(ROUNDS):
-            status = self.status
-            if status == "completed":
-                self._compare()
-                self.forks -= 1
-                if self.forks < 0 or not self._fork():
-                    return
+            if self._held or self.world.hints:
+                self._round()
                 continue
-            if status == "failed" and not self._held:
-                self._mend()
-            elif status == "stopped":
-                self._resume()
-            self._round(status)
-        raise AssertionError(f"it is {self.status} after {ROUNDS} rounds")
+            match self._look().status:
+                case "completed":
+                    self._compare()
+                    forks -= 1
+                    if forks < 0 or not self._fork():
+                        return
+                case "failed":
+                    self._mend()
+                case "stopped":
+                    self._resume()
+                case _:
+                    self._wait()
+        raise AssertionError(f"it is {self._look().status} after {ROUNDS} rounds")
 
-    def _round(self, status: str) -> None:
+    # What workers do
+
+    def _round(self) -> None:
         (draw,) = self._rng.choices(list(_WEIGHTS), list(_WEIGHTS.values()))
         hints, held = self.world.hints, self._held
         if draw == "late" and self._old:
-            self._settle(self._old.pop())
-        elif draw == "stop" and status == "active":
-            self.engine.control.apply(self.id, "stop")
-        elif draw in ("claim", "drop") and hints:
-            self._claim() if draw == "claim" else hints.pop(self._rng.randrange(len(hints)))
-        elif draw in ("settle", "die") and held:
-            grant = self._rng.choice(held)
-            self._finish(grant) if draw == "settle" else self._lose(grant)
-        elif not hints:
-            self._wait()
-        if self._rng.random() < 0.2 and self.status == "active":
-            self._require_parallel()
-
-    def _resume(self) -> None:
-        """Go on after a stop."""
-        self.engine.control.apply(self.id, "resume")
-
-    def _mend(self) -> None:
-        """Mend the step that ended the session, and resume."""
-        reason = self.engine.queries.result(self.id).reason
-        assert reason is not None
-        at = str(reason.at)
-        name = str(self._program.step(at).label)
-        _, fatal = interpret(self._graph, self._acts)
-        assert name in fatal, f"{at} ended the session"
-        if self._skips(at):
-            self._acts = {**self._acts, name: [{**self._acts[name][0], "skip": True}]}
-            self.engine.skips.skip(self.id, at.partition("~")[0])
-            return
-        good = {"success": True} if "success" in self._acts[name][0]["value"] else {}
-        acts = [{"errors": [], "value": act["value"] | good} for act in self._acts[name]]
-        self._acts = {**self._acts, name: acts}
-        self._run_again(at)
-
-    def _run_again(self, at: str) -> None:
-        """Run the step that ended the session again."""
-        del at
-        self.engine.control.apply(self.id, "resume")
-
-    def _skips(self, at: str) -> bool:
-        """Whether a step that ended the session is skipped; it is mended otherwise."""
-        del at
-        return False
-
-    def _fork(self) -> bool:
-        """Go on with a fork of the session, after a step that others follow, if it has one."""
-        self.world.hints.clear()
-        self._held, self._old = [], []
-        self._failures, self._lost = Counter(), Counter()
-        points = [node.id for node in self._nodes.values()]
-        for after in self._rng.sample(points, len(points)):
-            with suppress(PositionRefused):
-                changes = self._changes()
-                self.id = self.engine.forks.fork(self.id, Wish(after, changes)).session
-                self.ref = SessionRef(self.id, self.id)
-                self._graph = {**self._graph, "inputs": self._graph["inputs"] | changes.inputs}
-                self._tool = next(iter(changes.tools.values()), self._tool)
-                self._forget_skips()
-                return True
-        return False
-
-    def _changes(self) -> Changes:
-        """What is different in a fork."""
-        return Changes()
-
-    def _forget_skips(self) -> None:
-        """A fork runs what comes after its point again, also what was skipped in its origin."""
-        self._copied = self._ended()
-        for name, acts in self._acts.items():
-            if name not in self._copied:
-                kept = [{key: one[key] for key in one if key != "skip"} for one in acts]
-                self._acts = {**self._acts, name: kept}
+            self._report_late(self._old.pop())
+        elif draw == "stop":
+            with suppress(ControlRefused):
+                self.engine.control.apply(self.id, "stop")
+                self.seen["stop"] += 1
+        elif draw == "skip":
+            self._skip_pending()
+        elif draw == "drop" and hints:
+            self.seen["lost message"] += 1
+            hints.pop(self._rng.randrange(len(hints)))
+        elif draw == "die" and held:
+            self._lose(self._rng.choice(held))
+        elif hints and (draw == "claim" or not held):
+            self._claim()
+        elif held:
+            self._finish(self._rng.choice(held))
 
     def _wait(self) -> None:
         ms = self._rng.choice((1_100, 3_000, LEASE_MS + 2_000))
-        for grant in list(self._held) if ms > LEASE_MS else ():
-            self._lose(grant)
         self.world.later(ms)
 
-    def _lose(self, grant: Grant) -> None:
+    def _lose(self, work: Work) -> None:
         """Its worker dies; it may still report when another has the step."""
-        self._held.remove(grant)
-        if self._lost[grant.address] >= LOST_AT_MOST:
-            return self._settle(grant)
-        self._lost[grant.address] += 1
-        self._old.append(grant)
+        if self._lost[work.grant.address] >= LOST_AT_MOST:
+            return self._finish(work)
+        self.seen["kill"] += 1
+        self._lost[work.grant.address] += 1
+        self._held.remove(work)
+        self._old.append(work)
         return None
 
-    def _finish(self, grant: Grant) -> None:
-        self._held.remove(grant)
-        self._settle(grant)
+    def _finish(self, work: Work) -> None:
+        self._held.remove(work)
+        self._settle(work)
+
+    def _report_late(self, work: Work) -> None:
+        """Its worker has lost the step: what it says counts only if nobody else has it."""
+        is_taken = any(one.grant.address == work.grant.address for one in self._held)
+        word = self._settle(work)
+        assert word == "superseded" or not is_taken, f"{work.grant.address} is another's"
+        self.seen["late report"] += 1
+        self.seen["late report of a step that another has"] += is_taken
 
     def _claim(self) -> None:
         ref, address = self._rng.choice(self.world.hints)
         if self._rng.random() < 0.9:  # otherwise the message comes twice
             self.world.hints.remove((ref, address))
-        self._take(self.world.claim(ref, address))
+        if ref == self.ref:  # else it is of a graph before this one
+            self._take(self.world.claim(ref, address))
 
     def _take(self, answer: Reply) -> None:
-        ended = self._ended() if answer.grants else set()
+        if not answer.grants:
+            return
         for grant in answer.grants:
-            missing = self._needs[self._name(grant.address)] - ended
-            assert not missing, f"{grant.address} began before {missing}"
-            self._held.append(grant)
-        if answer.grants and self._limits:
-            live = self._live()
-            for name, most in self._limits.items():
-                assert live[name] <= most, f"more than {most} items of {name} at once"
+            self.seen["beside another"] += bool(self._held)
+            try:
+                self._held.append(self.engine.attempts.work(self.ref, grant))
+            except ReferenceUnresolved as error:
+                raise AssertionError(str(error)) from None
+        self._require_order(answer.grants, self._look())
 
-    def _settle(self, grant: Grant) -> None:
-        attempts, address = self.engine.attempts, grant.address
-        try:
-            work = attempts.work(self.ref, grant)
-        except ReferenceUnresolved as error:
-            raise AssertionError(str(error)) from None
+    def _require_order(self, grants: tuple[Grant, ...], look: Look) -> None:
+        """Steps begin after what they need, beside all others, and as many as their limit says."""
+        for grant in grants:
+            missing = self._needs[self._names.of(grant.address)] - look.done
+            assert not missing, f"{grant.address} began before {missing}"
+        if look.is_open:
+            ready = {name for name, needs in self._needs.items() if needs <= look.done}
+            idle = ready - look.begun
+            assert not idle, f"{idle} do not run beside the others"
+        for name, most in self._limits.items():
+            assert look.live[name] <= most, f"more than {most} items of {name} at once"
+
+    def _settle(self, work: Work) -> str:
+        """Report the end of a call; returns the engine's answer."""
+        attempts, address = self.engine.attempts, work.grant.address
         outcome = self._outcome(work)
-        take = [f"{grant.nonce}+"] if self._rng.random() < 0.5 else []
-        is_open = self._is_open()
+        take = [f"{work.grant.nonce}+"] if self._rng.random() < 0.5 else []
+        fails = outcome.word == "failed"
+        is_open = not fails or work.step.critical or self._look().is_open
         answer = attempts.settle(work, outcome, take=take, worker="w")
-        if outcome.word == "failed" and answer.word in ("settled", "again"):
+        if fails and answer.word in ("settled", "again"):
             self._failures[address] += 1
-        if outcome.word == "failed" and answer.word == "settled" and not is_open:
+            self.seen["retry" if answer.word == "again" else "failure"] += 1
+            self.seen["timeout"] += "timeout" in outcome.text
+        if fails and answer.word == "settled" and not is_open:
             self._fail_for_good(work, outcome)
         if self._rng.random() < 0.1:  # the reply was lost
             again = attempts.settle(work, outcome, take=take, worker="w")
             assert again.word in ("repeated", "superseded")
         self.engine.transitions.dispatch(self.ref, answer)
         self._take(answer)
+        return answer.word
 
     def _fail_for_good(self, work: Work, outcome: Outcome) -> None:
         """A session that is ending retries nothing; a non-critical step has failed then."""
-        name, step = str(work.step.label), work.step
-        if not step.critical and step.for_each is None and not step.quick:
-            assert outcome.reason is not None
-            errors = [outcome.reason.text] * 99
-            self._acts = {**self._acts, name: [{**self._acts[name][0], "errors": errors}]}
-
-    def _is_open(self) -> bool:
-        return self.engine.store.turns(self.ref, [""])[""].state == "open"
+        if work.step.for_each is None and not work.step.quick:
+            self._tools.ruin(str(work.step.label), outcome.text)
 
     def _outcome(self, work: Work) -> Outcome:
         if is_skipped(work):
@@ -238,89 +209,123 @@ class Schedule:
             return STEPS[str(work.inputs["tool"])](arguments)
         assert work.inputs["tool"] == self._tool
         address = work.grant.address
-        _, _, item = address.partition("#")
-        act = self._acts[str(work.step.label)][(int(item) - 1) % 3 if item else 0]
-        failures = self._failures[address]
-        if failures < len(act["errors"]):
-            return _failed(act["errors"][failures])
-        value = returned(act, arguments)
+        number = int(address.partition("#")[2] or 1)
+        name, failures = str(work.step.label), self._failures[address]
+        error, value = self._tools.attempt(name, number, failures, arguments)
+        if error:
+            return _failed(error)
         outcome = Outcome(word="succeeded", value=value)
         if work.inputs.get("expect") and expect_success("x", outcome).word == "failed":
-            return failed("declined")
+            return failed(DECLINED)
         return outcome
 
-    def _name(self, address: str) -> str:
-        return str(self._program.step(address).label).removesuffix(" (list)")
+    # What users do
 
-    def _live(self) -> Counter[str]:
-        live = self.engine.store.members(self.ref, "live")
-        return Counter(self._name(at) for at in live if "#" in at)
+    def _skip_pending(self) -> None:
+        """Skip a step that has not begun."""
+        look = self._look()
+        waiting = sorted(self._needs.keys() - look.begun)
+        if waiting and look.status == "active":
+            name = self._rng.choice(waiting)
+            self.engine.skips.skip(self.id, self._names.nodes[name].id)
+            self._skipped.add(name)
+            self.seen["skip of a step to come"] += 1
 
-    def _newest(self) -> dict[str, str]:
-        """Where the newest run of each step is, by its name."""
-        store, ids = self.engine.store, [node.id for node in self._nodes.values()]
-        runs = {id_: int(run) for id_, run in store.values(self.ref, "runs", ids).items()}
-        found = {}
-        for name, node in self._nodes.items():
-            run = runs.get(node.id, 1)
-            is_plain = run == 1 and node.for_each is None
-            found[name] = node.id if is_plain else f"{node.id}~{run}"
+    def _resume(self) -> None:
+        """Go on after a stop."""
+        self._go_on("stop")
+
+    def _mend(self) -> None:
+        """Skip or mend the step that ended the session, and go on."""
+        view = self.engine.queries.result(self.id)
+        assert view.reason is not None
+        values, fatal = self._expected()
+        at = str(view.reason.at)
+        name = self._names.of(at)
+        assert name in fatal, f"{at} ended the session"
+        wrong = {n for n in self._look().done if view.results.get(n) != values.get(n)}
+        assert not wrong, f"the results so far are wrong: {wrong}"
+        self.seen["critical failure"] += 1
+        if self._rng.random() < 0.4:
+            self._skipped.add(name)
+            self._expect_again(set(), lambda: self.engine.skips.skip(self.id, _whole(at)))
+            self.seen["skip of a failed step"] += 1
+            return
+        self._tools.mend(name)
+        self._go_on("failure")
+
+    def _go_on(self, after: str) -> None:
+        """Resume, or run a step or what comes after one again; all else stays as it is."""
+        draw, done = self._rng.random(), self._look().done
+        if draw >= 0.5 or not done or done == self._needs.keys():
+            self._expect_again(set(), lambda: self.engine.control.apply(self.id, "resume"))
+            self.seen[f"resume after a {after}"] += 1
+            return
+        is_rare = self._rng.random() < 0.5
+        name = self._rng.choice(sorted((is_rare and self._skipped & done) or done))
+        point, again = self._names.nodes[name].id, self._dependents({name})
+        if draw < 0.25:
+            self._expect_again(again, lambda: self.engine.step_verbs.retry(self.id, point))
+            self.seen["retry of a step"] += 1
+            return
+        apply = self.engine.control.apply
+        self._expect_again(again - {name}, lambda: apply(self.id, "resume", after=point))
+        self.seen["resume after a step"] += 1
+
+    def _expect_again(self, again: set[str], act: Callable[[], object]) -> None:
+        """Exactly these steps of those that are done run again; nobody skips them then."""
+        before = self._look()
+        try:
+            act()
+        except (ControlRefused, PositionRefused) as error:
+            raise AssertionError(str(error)) from None
+        after = self._look()
+        anew = {name for name in before.done if after.runs[name] != before.runs[name]}
+        assert anew == again & before.done, f"{anew} run again, not {again & before.done}"
+        kept = before.done - again
+        assert kept <= after.done, f"{kept - after.done} are no longer done"
+        self._skipped -= again & before.done
+        self._copied -= again
+
+    def _dependents(self, names: set[str]) -> set[str]:
+        """These steps, and all that come after them."""
+        found = set(names)
+        for step in self._steps:
+            if step["needs"] & found:
+                found.add(step["name"])
         return found
 
-    def _ended(self) -> set[str]:
-        newest = self._newest()
-        steps = self.engine.store.steps(self.ref, list(newest.values()))
-        turns = self.engine.store.turns(self.ref, list(newest.values()))
-        over = {at for at, one in steps.items() if one.state in ("succeeded", "failed", "skipped")}
-        over |= {at for at, one in turns.items() if one.state == "closed"}
-        return {name for name, at in newest.items() if at in over}
+    def _fork(self) -> bool:
+        """Go on with a fork of the session, after a step that others follow, if it has one."""
+        points = self._rng.sample(sorted(self._needs), len(self._needs))
+        changes = self._changes()
+        inputs = {**self._inputs, **changes.inputs}
+        changed = [["inputs", key] for key in inputs if inputs[key] != self._inputs[key]]
+        using = {s["name"] for s in self._steps if any(r in changed for r in references(s))}
+        for name in points:
+            after = self._dependents({name}) - {name}
+            wish = Wish(self._names.nodes[name].id, changes)
+            if not after:
+                with pytest.raises(PositionRefused, match="nothing comes after it"):
+                    self.engine.forks.fork(self.id, wish)
+                continue
+            again = after | self._dependents(using)
+            self._expect_again(again, partial(self._go_to_fork, wish))
+            self._inputs = inputs
+            self._tool = next(iter(changes.tools.values()), self._tool)
+            self._copied = self._needs.keys() - again
+            self.seen["fork"] += 1
+            self.seen["fork with another input"] += bool(changed)
+            self.seen["fork with another tool"] += bool(changes.tools)
+            return True
+        return False
 
-    def _require_parallel(self) -> None:
-        """Every step whose needs have ended has begun, whatever else is under way."""
-        if not self._is_open():
-            return
-        newest, ended = self._newest(), self._ended()
-        begun = set(self.engine.store.steps(self.ref, list(newest.values())))
-        begun |= set(self.engine.store.turns(self.ref, list(newest.values())))
-        live = {self._name(at) for at in self.engine.store.members(self.ref, "live")}
-        for name, needs in self._needs.items():
-            may = needs <= ended
-            has = newest[name] in begun or name in live
-            assert has or not may, f"{name} does not run beside the others"
-
-    def _compare(self) -> None:
-        results, fatal = interpret(self._graph, self._acts)
-        assert not fatal
-        view = self.engine.queries.result(self.id)
-        assert view.results == results
-        lenient = {step["name"] for step in self._graph["steps"] if not step["critical"]}
-        for name in (lenient & results.keys()) - self._copied:  # a fork warns of what it ran
-            value = results[name] if isinstance(results[name], list) else [results[name]]
-            if any(isinstance(one, dict) and "error" in one for one in value):
-                assert any(text.startswith(f"{name} ") for text in view.warnings), name
-        settled = Counter(at for at, _ in self.world.told(self.ref, "step.settled"))
-        assert set(settled.values()) <= {1}, settled
-
-
-class VerbSchedule(Schedule):
-    """A schedule in which failed steps are skipped or retried, too, and completed sessions forked.
-
-    A fork may have another input or another tool.
-    """
-
-    forks = 2
-
-    def _skips(self, at: str) -> bool:
-        is_whole = "#" not in at and self._program.step(at).for_each is None
-        return is_whole and self._rng.random() < 0.5
-
-    def _run_again(self, at: str) -> None:
-        if self._rng.random() < 0.5:
-            return super()._run_again(at)
-        self.engine.step_verbs.retry(self.id, at.partition("#")[0])
-        return None
+    def _go_to_fork(self, wish: Wish) -> None:
+        self.world.hints.clear()
+        self._go_to(self.engine.forks.fork(self.id, wish).session)
 
     def _changes(self) -> Changes:
+        """What is different in a fork."""
         number = self._rng.randrange(100)
         match self._rng.randrange(4):
             case 0:
@@ -331,6 +336,53 @@ class VerbSchedule(Schedule):
                 return Changes(tools={self._tool: f"tools:number{number}"})
             case _:
                 return Changes()
+
+    # What comes of it
+
+    def _expected(self) -> tuple[dict[str, object], dict[str, object]]:
+        """The results so far, as the reference says, and the critical steps that fail."""
+        values, fatal = interpret(self._steps, self._inputs, self._tools.call, self._skipped)
+        del values["inputs"]
+        return {name: one for name, one in values.items() if one is not None}, fatal
+
+    def _compare(self) -> None:
+        results, fatal = self._expected()
+        assert not fatal
+        view = self.engine.queries.result(self.id)
+        wrong = {
+            n: (view.results.get(n), results.get(n))
+            for n in self._needs
+            if view.results.get(n) != results.get(n)
+        }
+        assert not wrong, wrong
+        for step in self._steps:
+            name = step["name"]
+            value = results.get(name)
+            has_failed = any(isinstance(one, Failed) for one in _calls(value))
+            if has_failed and name not in self._copied:  # a fork warns of what it ran
+                assert any(text.startswith(f"{name} ") for text in view.warnings), name
+            self._count(step, value, has_failed=has_failed)
+        settled = Counter(at for at, _ in self.world.told(self.ref, "step.settled"))
+        assert set(settled.values()) <= {1}, settled
+
+    def _count(self, step: dict[str, object], value: object, *, has_failed: bool) -> None:
+        """Count what has become of a step."""
+        seen, is_skipped = self.seen, value is None or value == []
+        seen["failure of a step that is not critical"] += has_failed
+        seen["list with a limit"] += "at_once" in step and len(_calls(value)) > 1
+        if step["name"] not in self._skipped:
+            seen["skip by a condition"] += is_skipped and step["when"] is not None
+            seen["skip by a join"] += is_skipped and step["join"] != "ended"
+            seen["skip of an item"] += isinstance(value, list) and None in value
+
+
+def _calls(value: object) -> list[object]:
+    return value if isinstance(value, list) else [value]
+
+
+def _whole(address: str) -> str:
+    """The step of an item, or of the making of a list."""
+    return address.partition("#")[0].partition("~")[0]
 
 
 def _failed(name: str) -> Outcome:

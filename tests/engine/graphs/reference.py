@@ -1,131 +1,97 @@
-"""A second interpreter of graph documents, in a few lines of plain Python: it knows no engine.
+"""What the steps of a graph give, by the rules of docs/graphs.md: the reference for the engine.
 
-The acts say how each call goes: its errors, one after the other, and what it then returns.
+It imports nothing of ours, and knows neither time nor workers. Each step is listed after those in
+its `needs`. A reference is {"ref": [NAME, KEY, ...]}, maybe with a "default"; a text with
+references is {"text": [PART, ...]}. `tool(name, number, attempt, arguments)` says with which error
+an attempt fails ("" for none) and what it returns.
 """
 
 from __future__ import annotations
 
 import json
-import re
-import zlib
+from contextlib import suppress
 from typing import Any
 
-_REFERENCE = re.compile(r"(?<!\$)\$\{([^}?]+?)(?: \?\? ([^}]*))?\}")
-_KEY = re.compile(r'\["([^"]+)"\]|\[(\d+)\]|\.?([\w-]+)')
+
+class Failed(dict[str, Any]):
+    """The value of a call that failed: {"error": TEXT}."""
 
 
-class _Skipped(Exception):
-    pass
+class Skipped(Exception):
+    """A reference without a default names a step that was skipped."""
 
 
-def returned(act: dict[str, Any], arguments: Any) -> dict[str, Any]:
-    """What a call returns, which depends on all of its arguments."""
-    seen = zlib.crc32(json.dumps(arguments, sort_keys=True).encode())
-    return {**act["value"], "got": seen}
+def interpret(steps: Any, inputs: Any, tool: Any, skipped: Any) -> tuple[Any, Any]:
+    """The value of each step (None: skipped), and of the critical ones that fail, which end all."""
+    values, fatal = {"inputs": inputs}, dict[str, Any]()
+    for step in steps:
+        if values.keys() >= step["needs"]:  # else it comes after a critical step that failed
+            calls = None if step["name"] in skipped else run(step, values, tool)
+            value = calls if calls is None or "for_each" in step else (calls or [None])[0]
+            fails = any(isinstance(one, Failed) for one in calls or ())
+            (fatal if fails and step["critical"] else values)[step["name"]] = value
+    return values, fatal
 
 
-def needs_of(step: dict[str, Any]) -> set[str]:
-    """The steps for which a step waits."""
-    held = json.dumps([step.get("arguments"), step.get("when"), step.get("for_each")])
-    found = _REFERENCE.findall(held.replace('\\"', '"'))
-    roots = [[a or b or c for a, b, c in _KEY.findall(path)] for path, _ in found]
-    named = {keys[1] if keys[0] == "steps" else keys[0] for keys in roots}
-    return set(step.get("depends_on", [])) | named - {"inputs", "item", "index"}
+def run(step: Any, values: Any, tool: Any) -> list[Any]:
+    """The value of each call: one for each item, or one; none if the step is skipped."""
+    with suppress(Skipped):
+        if joins(step, values) and meets(step["when"], values):
+            items = enumerate(fill(step.get("for_each", [None]), values), 1)
+            return [call(step, {**values, "item": one, "index": n}, tool) for n, one in items]
+    return []
 
 
-def interpret(graph: dict[str, Any], acts: dict[str, Any]) -> tuple[dict[str, Any], set[str]]:
-    """The result of each step that runs, and the critical steps that fail."""
-    words: dict[str, list[str] | None] = {}
-    values: dict[str, Any] = {"inputs": graph["inputs"]}
-    fatal: set[str] = set()
-    waiting = {step["name"]: step for step in graph["steps"]}
-    while ready := [s for s in waiting.values() if needs_of(s) <= words.keys()]:
-        for step in ready:
-            name, acts_of = waiting.pop(step["name"])["name"], acts[step["name"]]
-            ends = _run(step, acts_of, words, values)
-            values[name] = [value for _, value in ends] if "for_each" in step else ends[0][1]
-            if step.get("critical", True) and "failed" in [word for word, _ in ends]:
-                fatal.add(name)
-            else:
-                words[name] = [word for word, _ in ends]
-    kept = {name: values[name] for name, found in words.items() if found != ["skipped"]
-            or isinstance(values[name], list)}  # fmt: skip
-    return kept, fatal
+def call(step: Any, scope: Any, tool: Any) -> Any:
+    """The value of a call after its retries; None if it is skipped."""
+    with suppress(Skipped):
+        if meets(step["when_of_item"], scope):
+            arguments, error, value = fill(step["arguments"], scope), "", None
+            for attempt in range(step["retries"] + 1):
+                error, value = tool(step["name"], scope["index"], attempt, arguments)
+                if error not in step["retry_on"]:
+                    break
+            return Failed(error=error) if error else value
+    return None
 
 
-def _run(step: Any, acts: Any, words: Any, values: Any) -> list[tuple[str, Any]]:
-    each, when = step.get("for_each"), step.get("when", "")
-    if each is None:
-        return [_call(step, acts[0], words, values)]
-    is_known = isinstance(each, list) or each.startswith("${inputs")
-    of_all = "" if "item" in when or "index" in when else when
-    once = not is_known or of_all or step.get("join", "ended") != "ended"
-    try:
-        if once and not _wanted(step, of_all, words, values):
-            return []
-        each = _fill(each, words, values)
-    except _Skipped:
-        return []
-    scopes = ({**values, "item": item, "index": n} for n, item in enumerate(each, 1))
-    return [_call(step, acts[n % len(acts)], words, scope) for n, scope in enumerate(scopes)]
+def joins(step: Any, values: Any) -> bool:
+    """Whether all or any of the steps that it waits for succeeded; a list without items did."""
+    found = [values[name] for name in step["needs"]]
+    calls = [one if isinstance(one, list) else [one] for one in found]
+    good = [[type(one) is dict for one in each] for each in calls]  # neither None nor Failed
+    is_any = any(not each or any(each) for each in good)
+    return {"ended": True, "all": all(map(all, good)), "any": is_any}[step["join"]]
 
 
-def _wanted(step: Any, when: str, words: Any, values: Any) -> bool:
-    ended = [words[name] for name in needs_of(step)]
-    succeeded = {"ended": True, "all": all(set(one) <= {"succeeded"} for one in ended),
-                 "any": any(not one or "succeeded" in one for one in ended)}  # fmt: skip
-    met = not when or bool(_fill(when.removeprefix("not "), words, values)) != ("not " in when)
-    return succeeded[step.get("join", "ended")] and met
+def meets(when: Any, scope: Any) -> bool:
+    """Whether a condition is true, or there is none."""
+    return when is None or bool(fill(when["value"], scope)) != when["not"]
 
 
-def _call(step: Any, act: Any, words: Any, values: Any) -> tuple[str, Any]:
-    try:
-        if act.get("skip") or not _wanted(step, step.get("when", ""), words, values):
-            return "skipped", None
-        value = returned(act, _fill(step["arguments"], words, values))
-    except _Skipped:
-        return "skipped", None
-    fails = [*act["errors"], *(["declined"] * 99 if act["value"].get("success") is False else [])]
-    last = next((n for n, error in enumerate(fails) if n >= step.get("retries", 0)
-                 or (step.get("retry_on") and error not in step["retry_on"])), None)  # fmt: skip
-    return ("succeeded", value) if last is None else ("failed", {"error": fails[last]})
-
-
-def _fill(value: Any, words: Any, values: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _fill(one, words, values) for key, one in value.items()}
+def fill(value: Any, scope: Any) -> Any:
+    """The value with what its references lead to."""
     if isinstance(value, list):
-        return [_fill(one, words, values) for one in value]
-    if not isinstance(value, str):
+        return [fill(one, scope) for one in value]
+    if not isinstance(value, dict):
         return value
-    whole = _REFERENCE.fullmatch(value)
-    if whole:
-        return _value(whole, words, values)
-    text = _REFERENCE.sub(lambda found: _text(_value(found, words, values)), value)
-    return text.replace("$${", "${")
+    if "ref" in value:
+        return look_up(*value["ref"], scope=scope, default=value.get("default"))
+    if "text" in value:
+        parts = fill(value["text"], scope)
+        return "".join(one if isinstance(one, str) else json.dumps(one) for one in parts)
+    return {key: fill(one, scope) for key, one in value.items()}
 
 
-def _value(found: re.Match[str], words: Any, values: Any) -> Any:
-    name, *keys = [a or b or c for a, b, c in _KEY.findall(found[1])]
-    if name == "steps":
-        name, *keys = keys
-    value, default = values[name], found[2] and json.loads(found[2])
-    if words.get(name) == ["skipped"] and not isinstance(value, list):
-        if found[2] is None:
-            raise _Skipped
+def look_up(name: str, *keys: Any, scope: Any, default: Any) -> Any:
+    """What a reference leads to; its default stands for what is missing, skipped or failed."""
+    value = scope[name]
+    if value is None and name != "item" and default is None:
+        raise Skipped
+    if isinstance(value, Failed) and keys != ("error",) and default is not None:
         return default
-    if (
-        found[2] is not None
-        and words.get(name) == ["failed"]
-        and not isinstance(value, list)
-        and keys[:1] != ["error"]
-    ):
-        return default
-    for key in keys:
-        at = isinstance(value, list) and int(key) < len(value)
-        value = value[int(key)] if at else value.get(key) if isinstance(value, dict) else None
-    return default if value is None and found[2] is not None else value
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
+    with suppress(LookupError, TypeError):  # there is no such part
+        for key in keys:
+            value = value[key]
+        return default if value is None else value
+    return default

@@ -21,6 +21,8 @@ from tests.engine.world import World
 class MovingSchedule(Schedule):
     """A schedule whose session comes to another store with each stop; that was empty before."""
 
+    forks = (0,)
+
     def __init__(self, url: str, *given: Any) -> None:
         super().__init__(*given)
         self._urls = [url.removesuffix("/0") + "/2", url]
@@ -45,8 +47,7 @@ def run_graphs(url: str, bench: Bench, seeds: Iterable[int]) -> int:
     moves = 0
     for seed in seeds:
         bench.restart()
-        graph, acts = random_graph(seed)
-        schedule = MovingSchedule(url, bench, graph, acts, seed)
+        schedule = MovingSchedule(url, World.of(bench), random_graph(seed), seed)
         try:
             schedule.run()
         except AssertionError as error:

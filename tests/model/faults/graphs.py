@@ -6,7 +6,90 @@ from tests.model.faults.fault import Fault
 
 _GRAPHS = "test_a_few_graphs_notice_a_fault"
 
+#: Faults in verbs and in the order of steps; other tests notice some of them by other programs.
+_OF_RANDOM_GRAPHS = (
+    Fault(
+        "a graph's step to come is not skipped",
+        "lib/turns",
+        "  local why = skips.take(tx, addresses.within(block, name))\n",
+        "  local why\n",
+        _GRAPHS,
+    ),
+    Fault(
+        "a graph's step is skipped in its next run, too",
+        "lib/steps/skips",
+        "  redis.call('HDEL', tx.keys.skips, place)\n",
+        "",
+        _GRAPHS,
+    ),
+    Fault(
+        "a graph's failed step runs again instead of being skipped",
+        "lib/resume",
+        "  for _, skipped in ipairs(tx.args.skips or {}) do\n",
+        "  for _, skipped in ipairs({}) do\n",
+        _GRAPHS,
+    ),
+    Fault(
+        "a graph's fork runs nothing",
+        "steps/fork",
+        "  resume.run_again(tx, args.again, args.levels, args.threads)\n",
+        "  resume.run_again(tx, {}, args.levels, args.threads)\n",
+        _GRAPHS,
+    ),
+    Fault(
+        "a resumed graph forgets what is done",
+        "lib/resume",
+        "      for _, need in ipairs(node.done) do full = joins.arrive(tx, join, "
+        "need, needs) end\n",
+        "",
+        _GRAPHS,
+    ),
+    Fault(
+        "a resumed graph runs its old runs",
+        "lib/resume",
+        "    if node.name ~= '' and end_run(tx, node.name) then\n",
+        "    if node.name ~= '' and end_run(tx, node.name) and false then\n",
+        _GRAPHS,
+    ),
+    Fault(
+        "who has lost a graph's step settles it",
+        "settle",
+        "if not step or step.fence ~= args.fence or step.nonce ~= args.nonce then",
+        "if not step then",
+        _GRAPHS,
+    ),
+    Fault(
+        "a graph's step begins one need too early",
+        "lib/joins",
+        "< needed then return false end",
+        "< needed - 1 then return false end",
+        _GRAPHS,
+    ),
+    Fault(
+        "a graph's list starts more items than its limit",
+        "lib/turn_records",
+        "math.min(width, r.at_once or width)",
+        "width",
+        _GRAPHS,
+    ),
+    Fault(
+        "a critical failure does not end a graph",
+        "lib/outcomes",
+        "  if word == 'failed' and r.critical then\n",
+        "  if false then\n",
+        _GRAPHS,
+    ),
+    Fault(
+        "each failure ends a graph",
+        "lib/outcomes",
+        "  if word == 'failed' and r.critical then\n",
+        "  if word == 'failed' then\n",
+        _GRAPHS,
+    ),
+)
+
 FAULTS = (
+    *_OF_RANDOM_GRAPHS,
     Fault(
         "a step that fails while its session ends gives no warning",
         "lib/outcomes",
