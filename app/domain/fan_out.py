@@ -18,9 +18,10 @@ def expansion(
 ) -> tuple[dict[str, JsonValue], Outcome]:
     """Returns the items of each for_each over a step's outcome; the outcome fails if it is no list.
 
-    If the value is not a list, or is too long, the outcome becomes `failed`.
+    If the value is not a list, or is too long, the outcome becomes `failed`. An outcome without a
+    value has no items: those that an older run of the step listed do not count for its next run.
     """
-    if outcome.word != "succeeded" or not program.has_widths_to_write:
+    if not program.has_widths_to_write:
         return {}, outcome
     expand: dict[str, JsonValue] = {}
     name = path_of(address).rpartition("/")[2]
@@ -28,11 +29,14 @@ def expansion(
         parsed = parse(reference)
         if parsed is None or parsed.word != name:
             continue
-        value = of_outcome(outcome.model_dump(mode="json"), parsed.keys)
-        if not isinstance(value, list) or len(value) > routing.MAX_WIDTH:
-            return {}, _no_list(outcome, node, reference)
-        expand[node] = [_item_json(item) for item in value]
-    return expand, outcome
+        expand[node] = []
+        if outcome.word == "succeeded":
+            value = of_outcome(outcome.model_dump(mode="json"), parsed.keys)
+            if isinstance(value, list) and len(value) <= routing.MAX_WIDTH:
+                expand[node] = [_item_json(item) for item in value]
+            else:
+                outcome = _no_list(outcome, node, reference)
+    return (expand if outcome.word == "succeeded" else {key: [] for key in expand}), outcome
 
 
 def _item_json(item: JsonValue) -> str:

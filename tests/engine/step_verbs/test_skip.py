@@ -328,3 +328,24 @@ def test_fork_that_runs_a_skipped_for_each_makes_its_list(bench: Bench) -> None:
     world.ref, world.id = SessionRef(fork, fork), fork
     world.run()
     assert world.result.results["b"] == [{"x": "v1"}, {"x": "v2"}]
+
+
+def test_a_list_that_is_skipped_in_its_next_run_has_no_items(bench: Bench) -> None:
+    flags = iter([True, False])
+    world = graph(
+        bench,
+        {"name": "a"},
+        {"name": "b", "when": "${a.flag}"},
+        {"name": "c", "for_each": "${b.urls}", "arguments": {"x": "${item}"}},
+        {"name": "d", "depends_on": ["c"]},
+    )
+    tools: dict[str, Any] = {
+        "a": lambda **_: {"flag": next(flags)}, "b": lambda **_: {"urls": [1, 2]},
+    }  # fmt: skip
+    world.run(**tools, d=broken)
+    assert world.called == ["a", "b", "c", "c", "d"]
+    world.calls.clear()
+    world.engine.step_verbs.retry(world.id, "a")
+    world.run(**tools)
+    assert world.called == ["a", "d"]
+    assert world.result.results["c"] == []
