@@ -32,7 +32,7 @@ class PythonFault(NamedTuple):
 
 
 #: Each fault shows in at least one of so many graphs.
-GRAPHS = 75
+GRAPHS = 300
 
 FAULTS = (
     PythonFault(
@@ -118,6 +118,10 @@ FAULTS = (
     PythonFault(
         "the list of a skipped step is not made again", "app.resume.plan",
         "return reruns | {maker.id for maker", "return reruns or {maker.id for maker",
+    ),
+    PythonFault(
+        "the items of an older list are run", "app.domain.fan_out",
+        "{key: [] for key in expand}", "{}",
     ),
     PythonFault(
         "a fork keeps what another input changes", "app.resume.forking",

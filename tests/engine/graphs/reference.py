@@ -1,7 +1,7 @@
 """What the steps of a graph give, by the rules of docs/graphs.md: the reference for the engine.
 
-It imports nothing of ours, and knows neither time nor workers. Each step is listed after those in
-its `needs`. A reference is {"ref": [NAME, KEY, ...]}, maybe with a "default"; a text with
+It imports nothing of Leadhand, and knows neither time nor workers. Each step is listed after those
+in its `needs`. A reference is {"ref": [NAME, KEY, ...]}, maybe with a "default"; a text with
 references is {"text": [PART, ...]}. `tool(name, number, attempt, arguments)` says with which error
 an attempt fails ("" for none) and what it returns.
 """

@@ -16,7 +16,7 @@ from tests.engine.world import World
 #: 2,000 graphs, in chunks for processes that run side by side.
 CHUNKS, GRAPHS = 20, 100
 #: Graphs among which each planted fault shows.
-TELLING = range(60)
+TELLING = range(100)
 
 #: How often each kind of event happens at least in each chunk: half as often as usual, or less.
 AT_LEAST = {
@@ -27,7 +27,7 @@ AT_LEAST = {
     "resume after a stop": 12, "resume after a failure": 20, "resume after a step": 10,
     "retry of a step": 10,
     "skip of a step to come": 25, "skip of a failed step": 20,
-    "skip by a condition": 30, "skip by a join": 10, "skip of an item": 2,
+    "skip by a condition": 30, "skip by a join": 10, "skip of an item": 1,
     "fork": 30, "fork with another input": 12, "fork with another tool": 4,
     "beside another": 100, "list with a limit": 12,
 }  # fmt: skip

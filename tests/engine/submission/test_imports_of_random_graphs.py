@@ -58,7 +58,7 @@ def run_graphs(url: str, bench: Bench, seeds: Iterable[int]) -> int:
 
 @pytest.fixture(autouse=True)
 def many_stops(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(_WEIGHTS, "stop", 9)
+    monkeypatch.setitem(_WEIGHTS, "stop", 14)
 
 
 @pytest.mark.timeout(3_600)
