@@ -211,6 +211,25 @@ def test_skipped_list_has_no_items_in_the_next_run(bench: Bench) -> None:
     assert world.called == ["c"]
 
 
+def test_skipped_step_that_is_a_list_itself_has_no_items_in_the_next_run(bench: Bench) -> None:
+    world = World.of(bench)
+    body = (
+        Step(id="a", action=Action.TOOL),
+        Step(id="b", action=Action.TOOL, for_each="${a.value}", needs=("a",)),
+        Step(id="c", action=Action.TOOL, needs=("b",)),
+    )
+    id_ = world.engine.submit.program(Program(body=body), About(kind="flow", name="x")).session
+    ref = SessionRef(id_, id_)
+    world.settle(ref, world.grant(ref, "a"), Outcome(word="succeeded", value=[1, 2]))
+    for address in ("b~1#1", "b~1#2"):
+        world.settle(ref, world.grant(ref, address))
+    world.settle(ref, world.grant(ref, "c"), failed("it is broken", retryable=False))
+    world.engine.step_verbs.retry(id_, "a")
+    world.hints.clear()
+    world.engine.skips.skip(id_, "a")
+    assert [address for _, address in world.hints] == ["c~2"]
+
+
 def loop_world(bench: Bench) -> tuple[World, SessionRef]:
     world = World.of(bench)
     return world, world.session()
