@@ -200,11 +200,24 @@ def test_item_that_is_refused_leads_to_the_step_and_the_input_of_its_list(bench:
     assert world.status == "failed"
     actions = suggested(world.engine, world.id)
     assert [(one.verb, one.address, one.arguments.get("inputs")) for one in actions] == [
-        ("retry", "list", None), ("fork", None, {"topic": "queues"}), ("skip", "each one", None),
+        ("retry", "list", None), ("fork", None, {"topic": "queues"}),
+        ("skip", "each one#2", None), ("skip", "each one", None),
     ]  # fmt: skip
     carry_out(world.engine, actions[0])
     world.run(list=lambda of: [{"n": of}])
     assert world.status == "completed"
+
+
+def test_item_that_failed_is_skipped_alone(bench: Bench) -> None:
+    steps = [{"name": "each one", "for_each": [1, 2, 3], "arguments": {"n": "${item}"}}]
+    world = GraphWorld(World.of(bench), steps)
+    world.run(**{"each one": lambda n: 1 // (n - 2)})
+    actions = suggested(world.engine, world.id)
+    assert verbs(actions)[1] == ("skip", "each one#2")
+    assert actions[1].command == f"leadhand skip {world.id} 'each one#2'"
+    carry_out(world.engine, actions[1])
+    world.run()
+    assert world.result.results["each one"] == [-1, None, {"n": 3}]
 
 
 def test_step_whose_list_is_none_is_skipped_by_its_name(bench: Bench) -> None:
@@ -349,7 +362,9 @@ def test_step_of_a_list_is_named_without_its_run(bench: Bench) -> None:
     for _ in range(2):
         world.run(a=lambda n: 1 / (n - 1))
         view = world.engine.explainer.explain(world.id)
-        assert verbs(view.actions) == [("retry", "a"), ("skip", "a"), ("resume", None)]
+        assert verbs(view.actions) == [
+            ("retry", "a"), ("skip", "a#1"), ("skip", "a"), ("resume", None),
+        ]  # fmt: skip
         assert view.causes[-1].label == "a 1"
         carry_out(world.engine, view.actions[0])
 
