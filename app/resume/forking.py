@@ -49,7 +49,8 @@ def rewind_of_fork(program: Program, after: str | None, known: Known, anew: set[
     look = Planner(program, known, after or "")
     point, reruns = Position((), ALL_DONE), set[str]()
     if after is not None:
-        point = look.advance(position_of(program, after, known))
+        # After the last step, what uses a changed input is left to run.
+        point = look.advance(position_of(program, after, known), may_be_last=bool(anew))
         reruns = look.reruns(point)
         _check_loop(look, point, anew, after)
     again = {path.partition("/")[0] for path in anew}

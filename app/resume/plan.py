@@ -162,10 +162,11 @@ class Planner:
         record = self._known.step(newest(self._known, self._node(point), point.block))
         return record is not None and record.state == "ready"
 
-    def advance(self, point: Position) -> Position:
+    def advance(self, point: Position, *, may_be_last: bool = False) -> Position:
         """Move a position at the end of an iteration to the next one, or behind its ended loop.
 
-        Raises PositionRefused if its node is not done, or if nothing comes after it.
+        Raises PositionRefused if its node is not done, or if nothing comes after it unless it
+        `may_be_last`.
         """
         node = self._node(point)
         if not is_done(self._known, node, point.block):
@@ -173,11 +174,12 @@ class Planner:
         if isinstance(node, Step) and self._ends_turn(node, point):
             if node.ends == "iteration":
                 return self._next(point)
-            return self.advance(self._around(point))
+            return self.advance(self._around(point), may_be_last=may_be_last)
         if self._kept(point) == {n.id for n in self._body(point.around)}:
-            if not point.around:
+            if point.around:
+                return self._next(point)
+            if not may_be_last:
                 refuse(self._said, "nothing comes after it; name a point before it")
-            return self._next(point)
         return point
 
     def failure_point(self) -> Position:

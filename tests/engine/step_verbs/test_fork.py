@@ -365,3 +365,13 @@ def test_fork_with_an_agent_replaces_the_agents_of_a_graph(bench: Bench) -> None
     plain = graph(bench, {"name": "a"})
     with pytest.raises(InvalidDocument, match="no step of the graph calls an agent"):
         plain.engine.forks.fork(plain.id, Wish(None, Changes(agent="new"), as_is=True))
+
+
+def test_changed_input_leaves_work_after_the_last_step(bench: Bench) -> None:
+    origin = chain(bench)
+    fork = Forked(origin, Wish("c", Changes(inputs={"topic": "locks"})))
+    fork.run()
+    assert fork.called == ["b", "c"]
+    assert fork.status == "completed"
+    with pytest.raises(PositionRefused, match="nothing comes after it"):
+        Forked(origin, Wish("c"))
