@@ -41,9 +41,17 @@ def test_a_busy_service_is_asked_again_only_if_busy_is_named() -> None:
     assert apply_policy(RetryPolicy(on=("timeout",)), BUSY).busy is None
 
 
-def test_a_failure_that_is_final_stays_final() -> None:
+def test_a_failure_that_the_tool_calls_final_is_retried_if_its_error_is_named() -> None:
     final = RAISED.model_copy(update={"retryable": False})
-    assert not apply_policy(RetryPolicy(on=("OSError",)), final).retryable
+    assert apply_policy(RetryPolicy(on=("OSError",)), final).retryable
+    assert not apply_policy(RetryPolicy(on=("timeout",)), final).retryable
+    assert not apply_policy(RetryPolicy(), final).retryable
+
+
+def test_a_cancelled_call_is_never_retried() -> None:
+    cancelled = Reason(code=ReasonCode.CANCELLED)
+    outcome = RAISED.model_copy(update={"retryable": False, "reason": cancelled})
+    assert not apply_policy(RetryPolicy(on=("OSError",)), outcome).retryable
 
 
 def test_the_names_of_errors_are_not_stored() -> None:
