@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 
 from api import requests
+from api.folder import found_here
 from api.problem_types import invalid
+from api.problems import field_problem
 from api.validation_errors import NAMED, field_problems
+from app.engine import Engine
+from app.errors import InvalidDocument
+from app.operations.submission.flow_checks import rest_of_graph
 from leadhand.flows.documents import AnyDocument, FlowDocument
 from leadhand.graphs.documents import GraphDocument
 from leadhand.models.documents import LoopDocument, WorkflowDocument
 from leadhand.models.plans import PlanDocument
-from leadhand.models.problems import FieldProblem
 
 _DOCUMENT: TypeAdapter[AnyDocument] = TypeAdapter(AnyDocument)
 _MODELS: dict[str, type[BaseModel]] = {
@@ -27,18 +31,16 @@ _MODELS: dict[str, type[BaseModel]] = {
 _INDEX = re.compile(r"\.(\d+)(?=\.|$)")
 
 
-def submitted_document(more: Callable[[JsonValue], Sequence[FieldProblem]]) -> AnyDocument:
-    """Parses the request's body as a loop, workflow, flow, graph or plan to run. Raises Refused.
+def submitted_document(engine: Engine) -> AnyDocument:
+    """Parses the request's body as a loop, workflow, flow, graph or plan to run. Raises Refused."""
+    return parse_document(requests.value(), engine)
 
-    `more` returns further problems of an invalid graph.
+
+def parse_document(given: JsonValue, engine: Engine) -> AnyDocument:
+    """Validates a JSON value as a document to run, of any kind. Raises Refused if it is invalid.
+
+    For an invalid graph the problems include why its valid steps could not run here.
     """
-    return parse_document(requests.value(), more)
-
-
-def parse_document(
-    given: JsonValue, more: Callable[[JsonValue], Sequence[FieldProblem]] = lambda _: ()
-) -> AnyDocument:
-    """Validates a JSON value as a document to run, of any kind. Raises Refused if it is invalid."""
     try:
         return _DOCUMENT.validate_python(given)
     except ValidationError as error:
@@ -51,8 +53,20 @@ def parse_document(
             one.model_copy(update={"field": path})
             for one, path in zip(problems, paths, strict=True)
         )
-        problems = (*of_fields, *more(given))[:NAMED]
+        problems = (*of_fields, *map(field_problem, _faults_here(given, engine)))[:NAMED]
     raise invalid(problems)
+
+
+def _faults_here(given: JsonValue, engine: Engine) -> Sequence[InvalidDocument]:
+    """Why the valid steps of an invalid graph could not run here, with its definitions."""
+    rest = rest_of_graph(given)
+    if rest is None:
+        return ()
+    try:
+        found = found_here(engine, default=rest.cwd or "")
+        return engine.flow_checks.faults_at_submit(rest, found)
+    except InvalidDocument as error:
+        return error.all
 
 
 def _model_of(given: JsonValue) -> type[BaseModel] | None:

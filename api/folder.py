@@ -37,10 +37,13 @@ def folder_of_command() -> str:
     return folder
 
 
-def found_here(engine: Engine, asked: FolderQuery | None = None) -> Found:
-    """Returns the agents and tools that apply to a request: those of its folder or its session."""
+def found_here(engine: Engine, asked: FolderQuery | None = None, *, default: str = "") -> Found:
+    """Returns the agents and tools that apply to a request: those of its folder or its session.
+
+    A request that names neither is about the folder `default`.
+    """
     caller, definitions = current_caller(), engine.submit.definitions
     folder = (asked and asked.folder) or folder_of_command()
     if caller is not None and not folder:
         return definitions.of_session(engine.registry.ref(caller.session))
-    return definitions.of_folder(folder)
+    return definitions.of_folder(folder or default)

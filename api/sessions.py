@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from flask import Blueprint, Response
-from pydantic import JsonValue
 
 from api import requests
 from api.auth import (
@@ -16,7 +15,6 @@ from api.auth import (
 from api.batch.routes import submit_batch
 from api.documents import submitted_document
 from api.folder import folder_of_command
-from api.problems import field_problem
 from api.requests import NoQuery, PageQuery, SessionsQuery, SubmitQuery
 from api.responses import JSON_LINES, MARKDOWN, answer, attachment, session_answer
 from api.steps.verbs import StepVerbs
@@ -26,7 +24,6 @@ from app.engine import Engine
 from app.operations.bulk import How
 from leadhand.models.documents import Budget
 from leadhand.models.forms import GivenAnswer
-from leadhand.models.problems import FieldProblem
 from leadhand.models.views import OutputView, Page, SessionView
 
 
@@ -41,7 +38,7 @@ class Sessions:
         caller = current_caller()
         policy = requests.query(SubmitQuery).policy_for(is_child=caller is not None)
         key = requests.idempotency_key()
-        document = submitted_document(self._problems_here)
+        document = submitted_document(self._engine)
         free = may_bring_commands(self._engine)
         allow(document, free=free)
         workers = current_workers()
@@ -62,10 +59,6 @@ class Sessions:
         view = self._with_work_token(view)
         location = f"/v1/sessions/{submitted.session}"
         return session_answer(view, 202, headers={"Location": location})
-
-    def _problems_here(self, given: JsonValue) -> list[FieldProblem]:
-        faults = self._engine.flow_checks.faults_of_rest(given, folder=folder_of_command())
-        return [field_problem(one) for one in faults]
 
     def batch(self) -> Response:
         """POST /v1/sessions/batch: create sessions from many documents."""

@@ -63,7 +63,7 @@ def submit_batch(engine: Engine) -> Response:
     parsed: list[Item | Problem] = []
     for number, given in enumerate(asked.items):
         try:
-            parsed.append(_item(given, current_owner(), engine.settings.secret, free=free))
+            parsed.append(_item(given, current_owner(), engine, free=free))
         except Refused as refusal:
             if all_or_none:
                 raise Refused(_of_item(refusal.problem, number), refusal.headers) from None
@@ -81,12 +81,12 @@ def submit_batch(engine: Engine) -> Response:
     return answer(BatchView(items=views), 202)
 
 
-def _item(given: _GivenItem, owner: Owner | None, secret: str, *, free: bool) -> Item:
+def _item(given: _GivenItem, owner: Owner | None, engine: Engine, *, free: bool) -> Item:
     """Parse an item. Raises Refused."""
-    document = parse_document(given.document)
+    document = parse_document(given.document, engine)
     allow(document, free=free)
     key = given.idempotency_key
-    body = hash_document(document, secret)
+    body = hash_document(document, engine.settings.secret)
     return Item(document, Asker(body, key, owner=owner, free=free, folder=folder_of_command()))
 
 

@@ -65,11 +65,7 @@ class KnownArgument(NamedTuple):
 
 def compile_graph(document: GraphDocument) -> Program:
     """Compiles a graph. Raises InvalidDocument if inputs lack values, or a for_each its list."""
-    faults = [
-        InvalidDocument(f"inputs.{name}", None, "it has no default; give it a value")
-        for name, value in document.inputs.items()
-        if value is None and not accepts_null(document.input_schema, name)
-    ]
+    faults = missing_inputs(document)
     compiler, body = _Compiler(document), list[Step]()
     for number, step in enumerate(document.steps):
         try:
@@ -88,6 +84,15 @@ def compile_graph(document: GraphDocument) -> Program:
     if any(step.session is not None for step in document.steps):
         version = WITH_CALLED_SESSIONS
     return Program(schema_version=version, name=document.name, body=tuple(body))
+
+
+def missing_inputs(document: GraphDocument) -> list[InvalidDocument]:
+    """Returns an error for each input without a value, which each run must give."""
+    return [
+        InvalidDocument(f"inputs.{name}", None, "it has no default; give it a value")
+        for name, value in document.inputs.items()
+        if value is None and not accepts_null(document.input_schema, name)
+    ]
 
 
 def _has_limits(step: GraphStep) -> bool:

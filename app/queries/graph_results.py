@@ -11,7 +11,7 @@ from pydantic import JsonValue
 from app.artifacts.errors import ArtifactUnknown
 from app.domain.artifacts import ArtifactSource, marker
 from app.domain.ids import SessionRef
-from app.domain.program import Program, Step
+from app.domain.program import Action, Program, Step
 from app.history.graph_values import NOT_RUN, read_values
 from app.redaction import without_keys
 from app.store.store import Store
@@ -38,8 +38,8 @@ def graph_results(
     steps = [
         node
         for node in program.body
-        # Other nodes with a template make the list of a for_each.
-        if isinstance(node, Step) and not node.quick
+        # Others make the list of a for_each, or the folder of the session.
+        if isinstance(node, Step) and not node.quick and node.action is not Action.WORKSPACE
     ]
     values = read_values(store, ref, program, [step.id for step in steps], _Bounded(artifacts))
     found = {

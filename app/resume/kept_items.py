@@ -23,9 +23,9 @@ def kept_items(
 ) -> dict[str, KeptItems]:
     """Returns, by name, what the for_each nodes of a block keep that are among those to run again.
 
-    One keeps the items that are done, unless its list or arguments may change because a node that
-    it needs runs again, too. If all are done, all run again: somebody asked for it. `redo` is one
-    that runs again although it is done.
+    A list is kept unless it or the arguments of its items may change because a node that it needs
+    runs again, too. Its items that are done are kept, but if all are, all run again: somebody asked
+    for it. `redo` is one that runs again although it is done.
     """
     needs, found = needs_of(tuple(body)), dict[str, KeptItems]()
     for node in body:
@@ -36,8 +36,9 @@ def kept_items(
             continue
         done = _done_items(known, run)
         items = tuple(item for item in done if redo != Item(run, item))
-        if items and len(items) < _width(known, run):
-            found[node.id] = KeptItems(run, items)
+        width = _width(known, run)
+        if width:
+            found[node.id] = KeptItems(run, items if len(items) < width else ())
     return found
 
 

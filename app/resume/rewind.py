@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ from app.domain.routing import Join
 
 
 class KeptItems(NamedTuple):
-    """The items of a for_each whose outcomes its next run keeps of an older one, by number."""
+    """What the next run of a for_each keeps of an older one: its list, and items by number."""
 
     run: str
     items: tuple[int, ...]
@@ -68,9 +68,16 @@ class Rewind(NamedTuple):
     #: What the outermost for_each nodes that run again keep.
     keeps: Mapping[str, KeptItems] = MappingProxyType({})
 
-    def without_kept_items(self) -> Rewind:
-        """Return the rewind with all items of each for_each that runs again."""
-        return self._replace(keeps={}, levels=tuple(one._replace(keeps={}) for one in self.levels))
+    def without_kept_items(self, of: Collection[str] | None = None) -> Rewind:
+        """Return the rewind with all items of for_each nodes that run again: those at these paths.
+
+        Without paths, of all of them.
+        """
+        levels, path = list[Level](), ""
+        for level in self.levels:
+            path = f"{path}{level.node}/"
+            levels.append(level._replace(keeps=_left(level.keeps, of, path)))
+        return self._replace(keeps=_left(self.keeps, of), levels=tuple(levels))
 
     def arguments(self) -> dict[str, JsonValue]:
         """Return the rewind as a dict of named arguments of the Lua function `control`."""
@@ -80,6 +87,14 @@ class Rewind(NamedTuple):
             "levels": [level.argument() for level in self.levels],
             "threads": None if self.threads is None else {**self.threads},
         }
+
+
+def _left(
+    keeps: Mapping[str, KeptItems], of: Collection[str] | None, block: str = ""
+) -> dict[str, KeptItems]:
+    if of is None:
+        return {}
+    return {name: kept for name, kept in keeps.items() if f"{block}{name}" not in of}
 
 
 class Adoption(NamedTuple):

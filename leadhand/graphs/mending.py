@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 from pydantic import JsonValue, ValidationError
 from pydantic_core import ErrorDetails, InitErrorDetails
 
+from leadhand.graphs.input_schema import declare_inputs
+
 T = TypeVar("T")
 Place = tuple[int | str, ...]
 
@@ -27,7 +29,7 @@ _INPUT_REFERENCE = re.compile(r"\$\{\s*inputs\.([A-Za-z_][A-Za-z0-9_]*)")
 
 def read_rest(given: object, read: Callable[[Any], T]) -> tuple[T | None, list[InitErrorDetails]]:
     """Validates a graph with `read`; returns what is valid of it (None: nothing) and all errors."""
-    found = dict[tuple[Place, str], InitErrorDetails]()
+    found, given = dict[tuple[Place, str], InitErrorDetails](), declare_inputs(given)
     for _ in range(_ROUNDS):
         try:
             return read(given), list(found.values())
@@ -65,14 +67,24 @@ def _without(given: object, places: Iterable[Place]) -> dict[str, JsonValue] | N
                 return None
             case ("steps", int() as number, *rest):
                 steps[number] = _mend_step(steps[number], rest, f"steps[{number}]")
-            case ("inputs", str() as name, *_) if isinstance(kept["inputs"], dict):
+            case ("inputs", str() as name, *_) if isinstance(kept.get("inputs"), dict):
                 kept["inputs"].pop(name, None)
-            case ("inputs", *_):
-                texts = json.dumps(steps, default=str)
-                kept["inputs"] = dict.fromkeys(_INPUT_REFERENCE.findall(texts))
+                _forget_property(kept.get("input_schema"), name)
+            case ("inputs" | "input_schema" as field, *_):
+                kept.pop(field, None)
+                referenced = _INPUT_REFERENCE.findall(json.dumps(steps, default=str))
+                known = kept.get("inputs")
+                known = known if isinstance(known, dict) else {}
+                kept["inputs"] = {**dict.fromkeys(referenced), **known}
             case _:
                 kept.pop(str(place[0]), None)
     return kept
+
+
+def _forget_property(schema: JsonValue, name: str) -> None:
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    if isinstance(properties, dict):
+        properties.pop(name, None)
 
 
 def _mend_step(step: JsonValue, rest: Sequence[int | str], name: str) -> dict[str, JsonValue]:

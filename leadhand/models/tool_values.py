@@ -19,17 +19,28 @@ _TYPES: Mapping[str, Any] = {
 }  # fmt: skip
 #: Keywords that are compared with a value, besides those that hold other schemas.
 _COMPARED = (
-    "type", "enum", "const", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum",
-    "multipleOf", "minLength", "maxLength", "minItems", "maxItems", "uniqueItems", "minProperties",
-    "maxProperties", "required",
+    "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minLength", "maxLength",
+    "minItems", "maxItems", "minProperties", "maxProperties", "required",
 )  # fmt: skip
+#: What a value should be or have, by the keyword that it does not meet.
 _LIMITS = {
-    "minimum": "greater than or equal to",
-    "maximum": "less than or equal to",
-    "exclusiveMinimum": "greater than",
-    "exclusiveMaximum": "less than",
-    "multipleOf": "a multiple of",
+    "minimum": "be greater than or equal to {}",
+    "maximum": "be less than or equal to {}",
+    "exclusiveMinimum": "be greater than {}",
+    "exclusiveMaximum": "be less than {}",
+    "multipleOf": "be a multiple of {}",
+    "minLength": "have at least {} characters",
+    "maxLength": "have at most {} characters",
+    "minItems": "have at least {} items",
+    "maxItems": "have at most {} items",
+    "minProperties": "have at least {} fields",
+    "maxProperties": "have at most {} fields",
+    "required": "have the fields {}",
+    "enum": "be one of {}",
+    "const": "be {}",
 }
+#: The longest value that is compared with limits, in characters of JSON.
+_LONGEST = 200_000
 
 
 def argument_schema(schema: _Schema, name: str) -> _Schema:
@@ -107,9 +118,9 @@ def convert(
 
 
 def _limit_errors(schema: _Schema, value: JsonValue) -> Iterator[str]:
-    """Yields where a value of the right type is against a limit or keyword of the schema."""
+    """Yields where a value of the right type does not meet a limit of the schema."""
     limits = _limits({**schema})
-    if not limits.keys() - {"type"}:
+    if not limits or len(json.dumps(value, default=str)) > _LONGEST:
         return
     from jsonschema import Draft202012Validator
     from jsonschema.exceptions import SchemaError, best_match
@@ -123,33 +134,53 @@ def _limit_errors(schema: _Schema, value: JsonValue) -> Iterator[str]:
     if error is not None:
         inside = error.json_path.removeprefix("$")
         where = f"in {inside}, " if inside else ""
-        yield f"{where}{_limit_text(str(error.validator), error.validator_value, error.message)}"
+        yield f"{where}it should {_limit_text(str(error.validator), error.validator_value)}"
 
 
-def _limits(schema: JsonValue) -> dict[str, JsonValue]:
-    """A schema without what cannot be compared here: patterns, which may run for hours; references.
+def _limits(schema: JsonValue, *, is_member: bool = False) -> dict[str, JsonValue]:
+    """The limits of a schema, weaker than the schema itself: each value that fits it fits them.
+
+    Without patterns, which may run for hours, and references. Types are left out, as a text may
+    stand for a number, but in the members of a union, which they tell apart.
 
     >>> _limits({"type": "string", "pattern": "(a+)+$", "maxLength": 3})
-    {'type': 'string', 'maxLength': 3}
+    {'maxLength': 3}
     """
     if not isinstance(schema, dict) or "$ref" in schema:
         return {}
     kept = {name: schema[name] for name in _COMPARED if name in schema}
-    for name in ("items", "additionalProperties"):
-        if isinstance(schema.get(name), dict):
-            kept[name] = _limits(schema[name])
-    for name in ("anyOf", "oneOf", "allOf"):
+    if is_member and str(schema.get("type")) in (*_TYPES, "array", "object"):
+        kept["type"] = schema["type"]
+    if isinstance(schema.get("multipleOf"), int):  # a float is rarely a multiple of another
+        kept["multipleOf"] = schema["multipleOf"]
+    choices = schema.get("enum")
+    if isinstance(choices, list) and choices and all(isinstance(one, str) for one in choices):
+        kept["enum"] = choices
+    return kept | {name: part for name, part in _limits_inside(schema).items() if part}
+
+
+def _limits_inside(schema: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    """The limits of the schemas in a schema."""
+    kept: dict[str, JsonValue] = {
+        name: _limits(schema.get(name)) for name in ("items", "additionalProperties")
+    }
+    # Weaker members may all fit, so that one of them is as much as can be asked.
+    unions = {"anyOf": "anyOf", "oneOf": "anyOf", "allOf": "allOf"}
+    for name, kind in unions.items():
         members = schema.get(name)
-        if isinstance(members, list):
-            kept[name] = [_limits(one) for one in members]
+        if isinstance(members, list) and members:
+            kept[kind] = [_limits(one, is_member=True) for one in members]
     properties = schema.get("properties")
     if isinstance(properties, dict):
         kept["properties"] = {name: _limits(one) for name, one in properties.items()}
     return kept
 
 
-def _limit_text(keyword: str, limit: object, message: str) -> str:
-    return f"it should be {_LIMITS[keyword]} {limit}" if keyword in _LIMITS else message
+def _limit_text(keyword: str, limit: object) -> str:
+    text = ", ".join(map(str, limit)) if isinstance(limit, list) else str(limit)
+    return _LIMITS.get(keyword, "have one of the forms that the schema allows").format(
+        text[:_SHOWN]
+    )
 
 
 def _shown(value: JsonValue) -> str:

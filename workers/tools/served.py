@@ -120,7 +120,7 @@ def _of_json(who: str, text: str) -> Outcome:
     """The value of a text that is JSON; none for an empty text."""
     try:
         return outcome_of(json.loads(text) if text else None)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         why = f"{who} returned no JSON ({error}): {cut(text, 500)}"
         return failed_outcome(ReasonCode.INVALID_ANSWER, why, retryable=True)
 

@@ -169,18 +169,19 @@ class Forks:
     ) -> _Plan:
         whole = self._verified(ref, fields)
         old = program = without_own_folder(whole)
-        anew = set[str]()
+        anew, other = set[str](), set[str]()
         if wish.changes != Changes(label=wish.changes.label):
             # It was checked when it was submitted; what it needs may be gone since.
             base = self._submissions.compile(document, found, is_new=False)
             program = self._submissions.compile(with_changes(document, wish.changes), found)
+            other = changed_nodes(base, program)
             inputs = Changes(inputs=wish.changes.inputs)
             if inputs.inputs:
                 changed = with_changes(document, inputs)
                 anew = changed_nodes(base, self._submissions.compile(changed, found, is_new=False))
         snapshot = Snapshot(self._store, ref)
         try:
-            rewind = rewind_of_fork(program, wish.after, snapshot, anew)
+            rewind = rewind_of_fork(program, wish.after, snapshot, anew).without_kept_items(other)
         except PositionRefused as error:
             raise PositionRefused("after", error.value, error.hint) from None
         why = explain_misfit(old, program, rewind, snapshot, after=True)

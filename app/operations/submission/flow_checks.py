@@ -9,10 +9,13 @@ from pydantic import JsonValue, ValidationError
 from app.catalog.flow_catalog import Catalog
 from app.catalog.flow_tools import faults_of_called_flows
 from app.compiler import compile_document
+from app.compiler.graph import missing_inputs
 from app.compiler.subflows import faults_of_subflows
+from app.domain.environment.definitions import Definitions
 from app.errors import InvalidDocument
 from app.fleet.admission import faults_here
 from app.fleet.definition_files import DefinitionFiles
+from app.operations.submission.drafts import Found
 from app.queries.fleet import Fleet
 from app.settings import Settings
 from leadhand.flows.documents import FlowDocument
@@ -60,19 +63,24 @@ class FlowChecks:
         except ValidationError as error:
             found = faults_of_graph(error, given)
             faults = [FlowFaultView(path=path, message=text) for path, text in found]
-        faults += map(_fault_view, self.faults_of_rest(given, folder=folder))
+        rest = rest_of_graph(given)
+        if rest is not None:
+            folder = folder or rest.cwd or ""
+            here = self._faults_of_graph(rest, self._files.of(folder), folder)
+            faults += map(_fault_view, here)
         return FlowCheckView(valid=not faults, faults=faults)
 
-    def faults_of_rest(self, given: JsonValue, *, folder: str = "") -> list[InvalidDocument]:
-        """List why the valid steps of a graph, which may be invalid itself, cannot run here."""
-        try:
-            rest = GraphDocument.model_validate(given, context=ANY_STRUCTURE)
-        except ValidationError:
-            return []
-        folder = folder or rest.cwd or ""
-        workers = self._fleet.inventories(self._files.of(folder))
-        faults = [*faults_here(rest, self._settings, workers)]
-        return [*faults, *faults_of_called_flows(rest, self._catalog_of(folder))]
+    def faults_at_submit(self, rest: GraphDocument, found: Found) -> list[InvalidDocument]:
+        """List missing inputs of a graph, and why it could not run here with its definitions."""
+        folder = found.folder or rest.cwd or ""
+        return [*missing_inputs(rest), *self._faults_of_graph(rest, found.definitions, folder)]
+
+    def _faults_of_graph(
+        self, graph: GraphDocument, definitions: Definitions | None, folder: str
+    ) -> list[InvalidDocument]:
+        workers = self._fleet.inventories(definitions)
+        faults = [*faults_here(graph, self._settings, workers)]
+        return [*faults, *faults_of_called_flows(graph, self._catalog_of(folder))]
 
     def _faults_here(
         self, document: FlowDocument, folder: str, *, known: list[str]
@@ -92,6 +100,14 @@ class FlowChecks:
             except InvalidDocument as error:
                 faults.append(error)
         return list({(fault.field, fault.hint): fault for fault in faults}.values())
+
+
+def rest_of_graph(given: JsonValue) -> GraphDocument | None:
+    """Returns what is valid of a graph, to be checked further; None if nothing is."""
+    try:
+        return GraphDocument.model_validate(given, context=ANY_STRUCTURE)
+    except ValidationError:
+        return None
 
 
 def _fault_view(fault: InvalidDocument) -> FlowFaultView:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
 from collections.abc import Iterator
@@ -41,17 +42,20 @@ class Sessions:
         self.attempts = Attempts(
             self.engine,
             worker="w",
-            agents=lambda: AgentBook.load([]),
+            agents=lambda: AgentBook.load([folder / "agents.toml"]),
             heart=Heartbeats(self.engine),
         )
+
+    def submit_document(self, given: object) -> str:
+        session = self.engine.submit.document(DOCUMENT.validate_python(given), free=True).session
+        return self.carry_out(session)
 
     def submit(self, cwd: Path, **more: object) -> str:
         given = {
             "kind": "loop", "task": "t", "cwd": str(cwd), "doer": {"command": DOER},
             "checkers": [ACCEPTS_THREE], "max_iterations": 4, **more,
         }  # fmt: skip
-        session = self.engine.submit.document(DOCUMENT.validate_python(given), free=True).session
-        return self.carry_out(session)
+        return self.submit_document(given)
 
     def fork(
         self, session: str, after: str | None, *, last: str = "workspace", **more: bool
@@ -227,3 +231,23 @@ def test_opening_that_is_killed_at_its_end_is_done_again(
     sessions.carry_out(fork)
     assert sessions.status(fork) == "completed", sessions.reason(fork)
     assert (sessions.folder(fork) / "prepared").read_text() == "x\nx\n"
+
+
+def test_items_that_are_done_are_in_the_folder_of_the_fork_and_not_repeated(
+    sessions: Sessions, repo: Path, tmp_path: Path
+) -> None:
+    """The list is in the program, so that it starts behind the step that makes the folder."""
+    marks = 'for i in a1 b2 c3; do case "$1" in *$i*) echo $i | tee -a pages;; esac; done'
+    script = f'{marks}; case "$1" in *b2*) test -e {tmp_path / "online"};; esac'
+    command = ["sh", "-c", script, "sh", "{prompt}"]
+    (tmp_path / "agents.toml").write_text(f"[agents.reader]\ncommand = {json.dumps(command)}\n")
+    read = {"name": "read", "tool": "agent:reader", "for_each": ["a1", "b2", "c3"], "at_once": 1}
+    read["arguments"] = {"prompt": "${item}"}
+    session = sessions.submit_document({"kind": "graph", "cwd": str(repo), "steps": [read]})
+    assert sessions.status(session) == "failed"
+    (tmp_path / "online").touch()
+    fork = sessions.fork(session, None)
+    assert sessions.status(fork) == "completed", sessions.reason(fork)
+    assert files(sessions.folder(fork))["pages"] == "a1\nb2\nc3\n"
+    assert files(repo)["pages"] == "a1\nb2\n"
+    assert sessions.engine.queries.result(fork).results == {"read": ["a1", "b2", "c3"]}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable
 from typing import Any
@@ -189,6 +190,44 @@ def test_fork_keeps_items_that_do_not_use_what_changes(bench: Bench) -> None:
     assert run(changed) == [1, 2, 3, 4]
     assert changed.result.results["report"] == {"all": [2, 4, 6, 8]}
     assert audit(origin.engine.audit.run).items == []
+
+
+def test_fork_with_another_tool_repeats_all_items_of_its_step(bench: Bench) -> None:
+    origin = fetches(bench)
+    run(origin, 3)
+    fork = Forked(origin, Wish(None, Changes(tools={"fetch": "noop"})))
+    assert run(fork) == [1, 2, 3, 4]
+
+
+def test_item_that_was_to_be_skipped_is_another_one_in_another_list(bench: Bench) -> None:
+    world = fetches(bench, at_once=1)
+    world.carry_out(world.grant("search"), {"search": lambda: [1, 2, 3, 4]})
+    world.engine.skips.skip(world.id, "fetch#3")
+    run(world, 1)
+    world.world.hints.clear()
+    world.engine.step_verbs.retry(world.id, "search")
+    run(world, search=lambda: [11, 12, 13, 14])
+    assert world.result.results["report"] == {"all": [77, 84, 91, 98]}
+
+
+def test_item_that_is_to_be_skipped_stays_so_in_the_same_list(bench: Bench) -> None:
+    world = fetches(bench, at_once=1)
+    world.carry_out(world.grant("search"), {"search": lambda: [1, 2, 3, 4]})
+    world.engine.skips.skip(world.id, "fetch#3")
+    for wrong in (1, 2):
+        run(world, wrong)
+        resume(world)
+    run(world)
+    assert world.result.results["report"] == {"all": [7, 14, None, 28]}
+
+
+def test_older_workers_find_no_item_to_start_in_a_list_without_limit(bench: Bench) -> None:
+    world = fetches(bench, critical=False)
+    run(world, 2, report=broken)
+    world.world.hints.clear()
+    world.engine.step_verbs.retry(world.id, "fetch#2")
+    turn = json.loads(world.engine.store.values(world.ref, "turns", ["fetch~2"])["fetch~2"])
+    assert (turn["begun"], turn["width"], turn["kept"]) == (4, 4, 3)
 
 
 def test_a_point_is_followed_by_all_items(bench: Bench) -> None:

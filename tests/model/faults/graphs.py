@@ -18,7 +18,7 @@ _OF_RANDOM_GRAPHS = (
     Fault(
         "a graph's step is skipped in its next run, too",
         "lib/steps/skips",
-        "  redis.call('HDEL', tx.keys.skips, place)\n",
+        "  redis.call('HDEL', tx.keys.skips, name)\n",
         "",
         _GRAPHS,
     ),
@@ -67,9 +67,9 @@ _OF_RANDOM_GRAPHS = (
     ),
     Fault(
         "a graph's list starts more items than its limit",
-        "lib/turn_records",
-        "math.min(width, r.at_once or width)",
-        "width",
+        "lib/steps/items",
+        "math.min(width - kept, r.at_once or width)",
+        "width - kept",
         _GRAPHS,
     ),
     Fault(

@@ -15,7 +15,7 @@ FAULTS = (
     Fault(
         "a skip holds for each run",
         "lib/steps/skips",
-        "  redis.call('HDEL', tx.keys.skips, place)\n",
+        "  redis.call('HDEL', tx.keys.skips, name)\n",
         "",
         "test_skip_holds_for_one_run",
     ),

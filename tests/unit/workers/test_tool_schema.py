@@ -146,6 +146,14 @@ _LIMITED: dict[str, Any] = {
             "required": ["low"],
         },
         "odd": {"type": "integer", "minimum": "zero"},
+        # As FastMCP writes a discriminated union.
+        "shape": {"oneOf": [{"$ref": "#/$defs/square"}, {"type": "string", "pattern": "^a"}]},
+        "price": {"type": "number", "multipleOf": 0.01},
+        "grade": {"enum": [1.5, 2.5]},
+        "limit": {"type": ["integer", "null"], "minimum": 0},
+        "mode": {"type": "object", "properties": {"of": {"enum": ["fast"]}}},
+        "many": {"type": "array", "uniqueItems": True, "maxItems": 30_000},
+        "few": {"type": "array", "maxItems": 2},
         "other": {"$ref": "#/$defs/other"},
     },
 }
@@ -157,11 +165,16 @@ _LIMITED: dict[str, Any] = {
         ("count", 99, "it should be less than or equal to 10"), ("count", "10", ""),
         ("count", "0", "it should be greater than or equal to 1"),
         ("sizes", [1, 0.5, 0], "in [2], it should be greater than 0"), ("sizes", [1], ""),
-        ("name", "a", "'a' is too short"), ("name", "bb", ""),
+        ("name", "a", "it should have at least 2 characters"), ("name", "bb", ""),
         ("page", None, ""), ("page", 10, ""), ("page", 7, "it should be a multiple of 5"),
-        ("range", {}, "'low' is a required property"), ("range", {"low": 1}, ""),
+        ("range", {}, "it should have the fields low"), ("range", {"low": 1}, ""),
+        ("range", {"low": "3"}, ""),
         ("range", {"low": -1}, "in .low, it should be greater than or equal to 0"),
         ("odd", 3, ""), ("other", {"any": 1}, ""),
+        ("shape", {"kind": "square", "side": 2}, ""), ("shape", "a1", ""),
+        ("price", 19.99, ""), ("grade", "1.5", ""), ("limit", "3", ""), ("limit", None, ""),
+        ("mode", {"of": "fast"}, ""), ("mode", {"of": "slow"}, "in .of, it should be one of fast"),
+        ("many", [{"a": 1}] * 20_000, ""), ("few", ["x"] * 3, "it should have at most 2 items"),
     ],
 )  # fmt: skip
 def test_a_value_is_compared_with_the_limits_of_the_schema(
@@ -180,3 +193,13 @@ def test_a_type_without_parts_has_a_schema(name: str) -> None:
     schema = schema_of(f"def f(x: {name}[()], y: '{name}[()]' = None, z: int = 1): ...")
     assert schema["properties"]["x"] in ({}, {"type": "array"}, {"type": "object"})
     assert schema["properties"]["z"] == {"type": "integer", "default": 1}
+
+
+def test_an_error_about_a_limit_has_no_value() -> None:
+    schema: Any = {"properties": {"password": {"type": "string", "maxLength": 3}}}
+    _, wrong = convert(schema, {"password": "hunter2" * 1_000})
+    ((_, text),) = misfits("web:fetch", {"properties": {"password": {"minLength": 9}}},
+                           {"password": "hunter2"})  # fmt: skip
+    assert "hunter2" not in text
+    assert wrong is not None
+    assert len(wrong) < 300

@@ -95,7 +95,7 @@ local function open_at(tx, block, level)
   events.emit(tx, 'loop.opened', id, {iteration = iteration, max = max, label = label, from = level.run})
   local inside = id .. '[' .. level.iteration .. ']'
   for name, from in pairs(level.widths) do keep_width(tx, from, addresses.within(inside, name)) end
-  items.keep(tx, inside, level.keeps)
+  for name, kept in pairs(level.keeps or {}) do items.keep(tx, addresses.within(inside, name), kept) end
   clear_joins(tx, inside, level.joins)
   return inside
 end
@@ -122,10 +122,10 @@ function resume.run_again(tx, nodes, levels, threads)
       programs.start_run(tx, '', node.name)
       local r = programs.route(tx, node.name)
       if r.kind == 'step' and not r.each then shares.expect(tx, '', r.weight) end
+      if r.each then items.keep(tx, node.name, (tx.args.keeps or {})[node.name]) end
     end
   end
   clear_joins(tx, '', nodes)
-  items.keep(tx, '', tx.args.keeps)
   local inside, block = {}, ''
   for _, level in ipairs(levels) do
     block = open_at(tx, block, level)

@@ -47,7 +47,6 @@ function transaction.begin(keys, argv)
     limits = {},                               -- of keys, as far as they were read
     paths = {}, routes = {}, runs = {},        -- of addresses and nodes, as far as they were read
     released = {},                             -- addresses that became ready, in order
-    keeps = {},                                -- what the next runs of for_each nodes keep of older runs, by place
     freed = {},                                -- queues and limited keys in whose window a slot became free
     reached = nil,                             -- the first budget that was reached: {what, used, limit}
     keep_s = nil,                              -- how long the keys of a session are kept that ends in this call

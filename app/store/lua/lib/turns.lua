@@ -2,6 +2,7 @@
 --- @requires addresses, budgets, cancellation, conditions, events, hints, joins, ledger, locks/locks, programs
 --- @requires records, sessions, steps/items, steps/shares, steps/skips, tree/children, turn_records, usage/statistics
 local turns = {}
+local STATUS = {accept = 'completed', exit = 'exited', abort = 'aborted'}   -- of a session, by the root's verdict
 
 -- Starts the first nodes of a block.
 function turns.open_block(tx, block)
@@ -30,6 +31,7 @@ local function open_items(tx, block, name, r, run)
   local id, turn, first = items.open(tx, block, name, r, run)
   if first == 0 then return turns.close(tx, id, 'accept', {code = 'done'}) end
   for _ = 1, first or 0 do turns.start_item(tx, id, turn) end
+  if first and not r.at_once then turn.begun = turn.width end   -- older versions start what was not begun
 end
 
 -- Starts a node that has all that it needs.
@@ -161,8 +163,6 @@ local function follow_loop(tx, id, turn)
   end
   turns.fail_block(tx, block, turn.reason, turn.verdict)
 end
-
-local STATUS = {accept = 'completed', exit = 'exited', abort = 'aborted'}
 
 -- Closes a turn. Closing the root ends the session.
 function turns.close(tx, id, verdict, reason)

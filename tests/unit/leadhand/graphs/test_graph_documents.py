@@ -280,6 +280,17 @@ ECHO = {"name": "a", "tool": "echo"}
             {"steps": [{**ECHO, "arguments": {"x": "${inputs.b}"}}], "inputs": {"1": 3, "a": 1}},
             ["inputs.1", "steps[0].arguments.x"],
         ),
+        (
+            {
+                "steps": [{**ECHO, "arguments": {"x": "${inputs.n} ${b}"}}],
+                "input_schema": {"properties": {"my-input": {}, "n": {}}},
+            },
+            ["inputs.my-input", "steps[0].arguments.x"],
+        ),
+        (
+            {"steps": [{**ECHO, "arguments": {"x": "${inputs.n} ${b}"}}], "input_schema": "x"},
+            ["input_schema", "steps[0].arguments.x"],
+        ),
         ({"steps": [{**ECHO, "at_once": 0, "for_each": "${b}"}]}, ["steps[0].at_once",
                                                                   "steps[0].for_each"]),
         (

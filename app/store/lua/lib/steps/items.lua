@@ -2,28 +2,27 @@
 --- @requires addresses, conditions, hints, joins, programs, records, steps/shares, steps/skips, turn_records
 local items = {}
 
--- What is copied of a step's record. Its costs stay with the older run.
-local FIELDS = {'state', 'verdict', 'reason', 'ready', 'since', 'ended'}
-
 -- The for_each of a turn in its block, without the run.
 local function place_of(tx, id)
   return addresses.within(addresses.block_of(id), addresses.name_of(tx, id))
 end
 
--- Stores what the next runs of for_each nodes keep: the items with these numbers, of an older run.
-function items.keep(tx, block, keeps)
-  for name, kept in pairs(keeps or {}) do tx.keeps[addresses.within(block, name)] = kept end
+-- Stores what the next run of a for_each keeps: `kept` has items, by number, and their run. Without it the next list
+-- may be another one, and the items that a user skips are forgotten.
+function items.keep(tx, place, kept)
+  if not kept then return skips.forget_items(tx, place) end
+  if #kept.items > 0 then skips.store(tx, place .. '#keep', kept) end
 end
 
--- Copies the items that a new run keeps. Returns how many.
+-- Copies the items that a new run keeps. Their times and costs stay with the older run. Returns how many.
 local function copy_kept(tx, id, width)
-  local kept, r = tx.keeps[place_of(tx, id)], programs.route_of(tx, id)
+  local kept, r = skips.load(tx, place_of(tx, id) .. '#keep'), programs.route_of(tx, id)
   if not kept then return 0 end
   for _, item in ipairs(kept.items) do
     local from, to = kept.run .. '#' .. item, id .. '#' .. item
-    local old, copy = records.load(tx, 'steps', from), {kept = from}
-    for _, field in ipairs(FIELDS) do copy[field] = old[field] end
-    records.store(tx, 'steps', to, copy)
+    local old = records.load(tx, 'steps', from)
+    records.store(tx, 'steps', to,
+      {state = old.state, verdict = old.verdict, reason = old.reason, ended = tx.now, kept = from})
     local outcome = redis.call('HGET', tx.keys.out, from)
     if outcome then redis.call('HSET', tx.keys.out, to, outcome) end
     joins.arrive(tx, id .. '#', string.format('%d', item), width)
@@ -44,7 +43,7 @@ function items.open(tx, block, name, r, run)
   return id, turn, math.min(width - kept, r.at_once or width)
 end
 
--- The number of the next item to start; nil if there is none. Items that are kept have a record.
+-- The number of the next item to start; nil if there is none. An item that is kept has a record.
 local function take(tx, id, turn)
   while (turn.begun or turn.width) < turn.width do
     turn.begun = turn.begun + 1
