@@ -80,14 +80,15 @@ def test_a_list_takes_the_same_round_trips_for_few_and_for_many_sessions(
         loop_of(engine, queue, most=3, done=1)
         queue.hints.clear()
     engine.queries.sessions(limit=20)  # connections and programs are read once
-    spent = []
+    spent = {2: 99, 20: 99}
     with Redis.from_url(store_url, decode_responses=True) as redis:
-        for limit in (2, 20):
+        for limit in (2, 20, 2, 20, 2, 20):  # a busy server may read one request in two parts
             before = redis.info("stats")["total_reads_processed"]
             engine.queries.sessions(limit=limit)
-            spent.append(redis.info("stats")["total_reads_processed"] - before - 1)
-    assert spent == [spent[0], spent[0]]
-    assert spent[0] <= 6
+            reads = redis.info("stats")["total_reads_processed"] - before - 1
+            spent[limit] = min(spent[limit], reads)
+    assert spent[2] == spent[20]
+    assert spent[2] <= 6
 
 
 def test_a_list_costs_the_same_for_each_session(
