@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import TypeAlias
 
 from pydantic import JsonValue
 
@@ -18,51 +19,55 @@ from leadhand.models.tool_schemas import parameters_of
 from leadhand.models.tool_values import misfits
 from leadhand.models.views import FlowView, ToolHere, ToolView
 
+#: What a graph's steps call, by their numbers: a flow, or why there is none.
+CalledFlows: TypeAlias = Mapping[int, FlowDocument | InvalidDocument]
 
-def with_flows(program: Program, document: AnyDocument, catalog: Catalog) -> Program:
+
+def called_flows(document: AnyDocument, catalog: Catalog) -> CalledFlows:
+    """Reads the flows that the steps of a graph call; empty for other documents."""
+    return {
+        number: _flow(f"steps[{number}].tool", step.called, catalog)
+        for number, step in enumerate(document.steps if isinstance(document, GraphDocument) else ())
+        if is_flow(step.called)
+    }
+
+
+def with_flows(program: Program, document: AnyDocument, called: CalledFlows) -> Program:
     """Copies the flows that a graph's steps call into its program. Raises InvalidDocument.
 
     They are copied when the session is created, so that later changes of the files do not affect
     it.
     """
-    called = dict(_called_flows(document))
     if not called or not isinstance(document, GraphDocument):
         return program
-    found = {
-        step.called.removeprefix(FLOW): _document(
-            _flow(f"steps[{number}].tool", step.called, catalog), document
-        )
-        for number, step in called.items()
-    }
+    found = dict[str, JsonValue]()
+    for number, flow in called.items():
+        if isinstance(flow, InvalidDocument):
+            raise flow
+        found[document.steps[number].called.removeprefix(FLOW)] = _document(flow, document)
     body = tuple(_brought(node, found) if isinstance(node, Step) else node for node in program.body)
     return program.model_copy(update={"body": body})
 
 
-def faults_of_called_flows(document: AnyDocument, catalog: Catalog) -> Iterator[InvalidDocument]:
+def faults_of_called_flows(document: AnyDocument, called: CalledFlows) -> Iterator[InvalidDocument]:
     """Yields an error for each unknown flow that a graph calls, and for arguments that do not fit.
 
     The values that are known before any step has run are compared with the flow's input schema.
     """
-    for number, step in _called_flows(document):
-        try:
-            flow = _flow(f"steps[{number}].tool", step.called, catalog)
-        except InvalidDocument as error:
-            yield error
+    if not isinstance(document, GraphDocument):
+        return
+    for number, flow in called.items():
+        if isinstance(flow, InvalidDocument):
+            yield flow
             continue
+        step = document.steps[number]
         for name, hint in _misfits(flow, document, step):
             field = f"steps[{number}].arguments.{name}"
             yield InvalidDocument(field, step.arguments.get(name), hint)
 
 
-def _called_flows(document: AnyDocument) -> Iterator[tuple[int, GraphStep]]:
-    """The steps of a graph that call flows, with their numbers."""
-    for number, step in enumerate(document.steps if isinstance(document, GraphDocument) else ()):
-        if is_flow(step.called):
-            yield number, step
-
-
 def _misfits(
-    flow: FlowDocument, document: AnyDocument, step: GraphStep
+    flow: FlowDocument, document: GraphDocument, step: GraphStep
 ) -> Iterator[tuple[str, str]]:
     for name in step.arguments:
         if name not in flow.inputs:
@@ -71,7 +76,7 @@ def _misfits(
     for name, default in flow.inputs.items():
         if default is None and name not in step.arguments:
             yield name, f"flow {flow.name!r} requires this input; add it"
-    if isinstance(document, GraphDocument) and flow.input_schema is not None:
+    if flow.input_schema is not None:
         known_values = {one.name: one.value for one in known_arguments(document, step)}
         yield from misfits(step.called, flow.input_schema, known_values)
 
@@ -106,7 +111,7 @@ def flow_tool(flow: FlowView) -> ToolView:
     )
 
 
-def _flow(field: str, tool: str, catalog: Catalog) -> FlowDocument:
+def _flow(field: str, tool: str, catalog: Catalog) -> FlowDocument | InvalidDocument:
     name = tool.removeprefix(FLOW)
     try:
         return catalog.document(name)
@@ -114,7 +119,7 @@ def _flow(field: str, tool: str, catalog: Catalog) -> FlowDocument:
         hint = "there is no such flow; `leadhand flows` lists the flows"
     except FlowDisabled as error:
         hint = f"it cannot be used: {error}"
-    raise InvalidDocument(field, f"{FLOW}{name}", hint)
+    return InvalidDocument(field, tool, hint)
 
 
 def _document(flow: FlowDocument, graph: GraphDocument) -> JsonValue:

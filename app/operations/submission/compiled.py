@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from app.catalog.flow_catalog import Catalog
-from app.catalog.flow_tools import faults_of_called_flows, with_flows
+from app.catalog.flow_tools import called_flows, faults_of_called_flows, with_flows
 from app.compiler import compile_document
 from app.domain.program import Program
 from app.errors import InvalidDocument, SeveralInvalid
@@ -41,7 +41,8 @@ class CompiledPrograms:
         `text` is the JSON of the document.
         """
         # Flows that a graph calls are read from their files each time: they may change.
-        return with_flows(self._without_flows(document, text), document, catalog)
+        called = called_flows(document, catalog)
+        return with_flows(self._without_flows(document, text), document, called)
 
     def check(
         self,
@@ -60,9 +61,10 @@ class CompiledPrograms:
             where = admit(document, settings, workers)
         except InvalidDocument as error:
             faults += error.all
-        faults += faults_of_called_flows(document, catalog)
+        called = called_flows(document, catalog)
+        faults += faults_of_called_flows(document, called)
         try:
-            program = self.compile(document, text, catalog)
+            program = with_flows(self._without_flows(document, text), document, called)
         except InvalidDocument as error:
             faults += error.all
         if where is None or program is None or faults:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pydantic import JsonValue, ValidationError
 
 from app.catalog.flow_catalog import Catalog
-from app.catalog.flow_tools import faults_of_called_flows
+from app.catalog.flow_tools import called_flows, faults_of_called_flows
 from app.compiler import compile_document
 from app.compiler.graph import missing_inputs
 from app.compiler.subflows import faults_of_subflows
@@ -80,7 +80,8 @@ class FlowChecks:
     ) -> list[InvalidDocument]:
         workers = self._fleet.inventories(definitions)
         faults = [*faults_here(graph, self._settings, workers)]
-        return [*faults, *faults_of_called_flows(graph, self._catalog_of(folder))]
+        called = called_flows(graph, self._catalog_of(folder))
+        return [*faults, *faults_of_called_flows(graph, called)]
 
     def _faults_here(
         self, document: FlowDocument, folder: str, *, known: list[str]
