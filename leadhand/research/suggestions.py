@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import re
-
+from leadhand.graphs.missing_reference import missing_reference
 from leadhand.models.views import ResultView
 from leadhand.research.models import Workflow, WorkflowState
-
-_NO_VALUE = re.compile(r"(?P<reference>\$\{.*?\}) has no value: ")
 
 
 def suggestions_for(
@@ -48,8 +45,7 @@ def _missing_value(view: ResultView, step: str) -> str | None:
     """The reference without a value because of which a step failed."""
     result = view.results.get(step)
     error = result.get("error") if isinstance(result, dict) else None
-    found = _NO_VALUE.match(error) if isinstance(error, str) else None
-    return None if found is None else found["reference"]
+    return missing_reference(error) if isinstance(error, str) else None
 
 
 def _about_step(name: str, tool: str, timeout: float, why: str | None) -> list[str]:

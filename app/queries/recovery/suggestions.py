@@ -17,9 +17,10 @@ from app.domain.reasons import Reason, ReasonCode
 from app.domain.references import as_path, names_of, references_in
 from app.domain.states import SessionStatus
 from app.history.written_names import name_in_commands
-from app.queries.recovery.value_origins import fails_again, missing_reference, origins
+from app.queries.recovery.value_origins import fails_again, origins
 from app.redaction import without_keys
 from leadhand.graphs.documents import GraphDocument
+from leadhand.graphs.missing_reference import missing_reference
 from leadhand.graphs.references import as_text
 from leadhand.models.suggestions import nearest
 from leadhand.models.views import SuggestedAction
@@ -110,7 +111,7 @@ def _for_step(ended: Ended, at: str, root: Reason) -> Iterator[SuggestedAction]:
     if step.action is not Action.JUDGE and not (ended.kind == "plan" and _is_fixed(at)):
         item = (root.at or "").partition("#")[2] if step.for_each is not None else ""
         if item:
-            yield _skip(ended, f"{at}#{item}", "the list goes on without this item")
+            yield _skip(ended, f"{at}#{item}", "the list continues without this item")
         yield _skip(ended, at, "what depends on it continues without it")
 
 
@@ -162,7 +163,7 @@ def _for_value(ended: Ended, step: Step, root: Reason) -> Iterator[SuggestedActi
 
 def _source_in_flow(program: Program, step: Step, root: Reason) -> str | None:
     """The step of a flow, outside of loops, that made no value for a reference."""
-    written = missing_reference(root)
+    written = missing_reference(root.text)
     for one in references_in(step.inputs):
         if one.value is not None and one.value.text == written:
             path = (as_path(names_of(one)[-1]) or "").partition("/")

@@ -11,10 +11,10 @@ from pydantic import JsonValue
 
 from app.domain.reasons import Reason
 from leadhand.graphs.documents import GraphDocument, GraphStep
+from leadhand.graphs.missing_reference import missing_reference
 from leadhand.graphs.references import Reference, ReferenceFault, parse, references_in, target_of
 from leadhand.models.tool_names import BUILT_IN_TOOLS
 
-_NO_VALUE = re.compile(r"^(?P<reference>\$\{.*?\}) has no value: ")
 _UNFIT = re.compile(
     r"^tool '[^']*': (?:argument '(?P<argument>[^']*)'|there is no argument )", re.DOTALL
 )
@@ -42,7 +42,8 @@ def fails_again(root: Reason) -> bool:
     >>> fails_again(failed("tool 'a' raised: ValueError: argument 'n': it is odd"))
     False
     """
-    return any(form.match(root.text) for form in (_NO_VALUE, _UNFIT, _NO_LIST))
+    refused = any(form.match(root.text) for form in (_UNFIT, _NO_LIST))
+    return refused or missing_reference(root.text) is not None
 
 
 def origins(document: GraphDocument, step: GraphStep, root: Reason) -> Origins:
@@ -67,15 +68,9 @@ def origins(document: GraphDocument, step: GraphStep, root: Reason) -> Origins:
     )
 
 
-def missing_reference(root: Reason) -> str | None:
-    """Returns the reference that had no value, as it is written; None for another reason."""
-    found = _NO_VALUE.match(root.text)
-    return None if found is None else found["reference"]
-
-
 def _refused(step: GraphStep, root: Reason) -> Iterator[Reference]:
     """The references whose values the step could not use."""
-    written = missing_reference(root)
+    written = missing_reference(root.text)
     unfit = _UNFIT.match(root.text)
     value: JsonValue = None
     if written is not None:
