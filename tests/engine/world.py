@@ -20,6 +20,7 @@ from app.settings import Settings
 from app.store.script_library import text_of
 from app.store.store import Store, connect
 from app.sweep import sweep
+from leadhand.flows.documents import AnyDocument
 from tests.engine.driving import Bench
 
 DO = Step(id="do", action=Action.AGENT, folder=True, limits=("key:k",))
@@ -83,6 +84,10 @@ class World:
     def session(self, folder: str = "/f", place: str = "here", *, chosen: str = "") -> SessionRef:
         about = About(kind="loop", name="x", cwd=folder, folder=folder, place=place, chosen=chosen)
         id_ = self.engine.submit.program(LOOP, about).session
+        return SessionRef(id_, id_)
+
+    def submit(self, document: AnyDocument) -> SessionRef:
+        id_ = self.engine.submit.document(document).session
         return SessionRef(id_, id_)
 
     def claim(self, ref: SessionRef, address: str) -> Reply:

@@ -22,11 +22,6 @@ def world(store_url: str) -> World:
     return World(store_url)
 
 
-def submit(world: World, document: FlowDocument) -> SessionRef:
-    id_ = world.engine.submit.document(document).session
-    return SessionRef(id_, id_)
-
-
 def run(world: World, ref: SessionRef, answers: dict[str, Outcome], *, most: int = 400) -> None:
     """Carry out at most so many steps; one without an answer succeeds, a decision says no."""
     while most and (live := world.engine.store.members(ref, "live", 10)):
@@ -59,7 +54,7 @@ def nested() -> FlowDocument:
 
 def last_without_inner(world: World) -> SessionRef:
     """The inner loop ran twice, three times and not at all."""
-    ref = submit(world, nested())
+    ref = world.submit(nested())
     done = {f"outer~1[{n}]/more": YES for n in (1, 2)}
     done |= {"outer~1[1]/inner~1[2]/good": YES, "outer~1[2]/inner~1[3]/good": YES}
     run(world, ref, done | {"outer~1[3]/enough": YES})
@@ -115,7 +110,7 @@ def test_a_fork_draws_what_it_keeps_and_the_runs_before(world: World) -> None:
 
 
 def test_a_loop_of_a_hundred_iterations_is_one_line_and_fits(world: World) -> None:
-    ref = submit(world, flow(loop(llm(label="work"), ask(label="good"), label="long")))
+    ref = world.submit(flow(loop(llm(label="work"), ask(label="good"), label="long")))
     run(world, ref, {})
     assert drawn(world, ref) == [
         "✗ long  failed  iterations 1-100 of 100: 100 x retry, the limit",
@@ -126,7 +121,7 @@ def test_a_loop_of_a_hundred_iterations_is_one_line_and_fits(world: World) -> No
 
 
 def test_a_loop_that_is_skipped_after_it_failed_shows_the_run_that_failed(world: World) -> None:
-    ref = submit(world, flow(loop(llm(label="work"), label="l", maxIterations=2), llm(label="end")))
+    ref = world.submit(flow(loop(llm(label="work"), label="l", maxIterations=2), llm(label="end")))
     run(world, ref, {})
     world.engine.skips.skip(ref.id, "l", reason="good enough")
     run(world, ref, {})
@@ -142,7 +137,7 @@ def test_a_loop_that_is_skipped_after_it_failed_shows_the_run_that_failed(world:
 
 
 def test_a_failed_step_says_why_and_what_it_kept_from_being_reached(world: World) -> None:
-    ref = submit(world, flow(llm(label="a"), llm(label="b"), llm(label="c")))
+    ref = world.submit(flow(llm(label="a"), llm(label="b"), llm(label="c")))
     failed = Outcome.model_validate(
         {"word": "failed", "retryable": False, "text": "x",
          "reason": {"code": "failed_step", "text": "no such file"}}
@@ -160,7 +155,7 @@ def test_what_follows_a_decision_without_another_branch_comes_from_the_decision(
     world: World,
 ) -> None:
     choice = ask("if", label="x", then=[llm(label="t1"), llm(label="t2")])
-    ref = submit(world, flow(choice, llm(label="end")))
+    ref = world.submit(flow(choice, llm(label="end")))
     run(world, ref, {})
     assert drawn(world, ref)[-1] == "✓ end  succeeded  after x, not t2"
     assert edges(world, ref) == {

@@ -13,7 +13,6 @@ from app.operations.step_verbs.fork import Wish
 from leadhand.cli.render.result_text import ending
 from leadhand.cli.render.session_text import session_lines
 from leadhand.cli.render.step_tree import step_lines
-from leadhand.flows.documents import FlowDocument
 from leadhand.models.views import SessionView, StepView
 from tests.engine.world import World
 from tests.flows import ask, flow, llm, loop
@@ -24,11 +23,6 @@ NOT_YET = Outcome.model_validate({"word": "succeeded", "verdict": "retry", "text
 @pytest.fixture
 def world(store_url: str) -> World:
     return World(store_url)
-
-
-def submit(world: World, document: FlowDocument) -> SessionRef:
-    id_ = world.engine.submit.document(document).session
-    return SessionRef(id_, id_)
 
 
 def run(world: World, ref: SessionRef, answers: dict[str, Outcome], *, most: int = 100) -> None:
@@ -52,7 +46,7 @@ def shown(world: World, ref: SessionRef, *, now: datetime | None = None) -> list
 
 def test_loops_and_iterations_have_their_steps_beneath_them_in_order_of_time(world: World) -> None:
     inner = loop(llm(label="zeal"), ask(label="all green"), maxIterations=2)
-    ref = submit(world, flow(llm(label="plan"), loop(inner, maxIterations=5), llm(label="last")))
+    ref = world.submit(flow(llm(label="plan"), loop(inner, maxIterations=5), llm(label="last")))
     priced = {"word": "succeeded", "text": "the plan\nis long", "usage": {"cost_usd": 0.25}}
     run(world, ref, {"plan": Outcome.model_validate(priced)})
     assert shown(world, ref) == [
@@ -72,7 +66,7 @@ def test_loops_and_iterations_have_their_steps_beneath_them_in_order_of_time(wor
 
 
 def test_a_running_step_has_the_time_until_now_and_a_failed_one_its_reason(world: World) -> None:
-    ref = submit(world, flow(llm(label="plan"), loop(llm(label="work"), maxIterations=2)))
+    ref = world.submit(flow(llm(label="plan"), loop(llm(label="work"), maxIterations=2)))
     run(world, ref, {}, most=1)
     world.grant(ref, "loop2~1[1]/work")
     now = datetime.fromtimestamp((world.now + 5000) / 1000, UTC)
@@ -81,13 +75,13 @@ def test_a_running_step_has_the_time_until_now_and_a_failed_one_its_reason(world
         "    iteration 1  running    0:05",
         "      work       running    0:05",
     ]
-    failed = submit(world, flow(llm(label="plan"), llm(label="last")))
+    failed = world.submit(flow(llm(label="plan"), llm(label="last")))
     run(world, failed, {"plan": Outcome(word="failed", text="long\noutput", retryable=False)})
     assert "  plan  failed" in shown(world, failed)[1]
 
 
 def test_a_loop_at_its_limit_says_so(world: World) -> None:
-    ref = submit(world, flow(loop(llm(label="work"), ask(label="good"), maxIterations=2)))
+    ref = world.submit(flow(loop(llm(label="work"), ask(label="good"), maxIterations=2)))
     run(world, ref, {})
     assert shown(world, ref)[1].split() == [
         "startLoop", "max_iterations", "0:08", "iteration", "2", "of", "2",
@@ -97,7 +91,7 @@ def test_a_loop_at_its_limit_says_so(world: World) -> None:
 def nested(world: World) -> SessionRef:
     """A flow whose inner loop ran to its limit in the first iteration of the outer one."""
     inner = loop(llm(label="work"), ask(label="green"), label="inner", maxIterations=2)
-    ref = submit(world, flow(loop(llm(label="plan"), inner, label="outer", maxIterations=1)))
+    ref = world.submit(flow(loop(llm(label="plan"), inner, label="outer", maxIterations=1)))
     run(world, ref, {})
     return ref
 
@@ -151,7 +145,7 @@ def test_a_fork_counts_its_own_iterations_and_names_those_that_it_copied(world: 
 
 def test_a_list_that_is_skipped_or_runs_again_is_listed_once_for_each_run(world: World) -> None:
     each = {"type": "tool", "label": "fetch", "tool": "echo", "forEach": ["a", "b"]}
-    ref = submit(world, flow(each, llm(label="report")))
+    ref = world.submit(flow(each, llm(label="report")))
     failed = Outcome(word="failed", text="no such page", retryable=False)
     listed = Outcome(word="succeeded", value=["a", "b"], text="2 items")
     run(world, ref, {"fetch-items": listed, "fetch~1#1": GREEN, "fetch~1#2": failed})
@@ -182,9 +176,7 @@ def test_pages_of_steps_have_each_turn_once(world: World) -> None:
 
 
 def test_a_question_is_the_summary_of_the_step_that_asks_it(world: World) -> None:
-    ref = submit(
-        world, flow({"type": "human", "question": "Which one?\nSay A or B.", "label": "q"})
-    )
+    ref = world.submit(flow({"type": "human", "question": "Which one?\nSay A or B.", "label": "q"}))
     queries, attempts = world.engine.queries, world.engine.attempts
     grant = world.grant(ref, "q")
     work = attempts.work(ref, grant)

@@ -51,7 +51,7 @@ class Schedule:
         self._go_to(self.engine.submit.document(document).session)
         #: The tool of all steps that run.
         self._tool = "echo"
-        #: The steps that somebody skipped.
+        #: The steps that a user skipped.
         self._skipped = set[str]()
         #: The steps that a fork has from its origin.
         self._copied = set[str]()
@@ -274,7 +274,7 @@ class Schedule:
         self.seen["resume after a step"] += 1
 
     def _expect_again(self, again: set[str], act: Callable[[], object]) -> None:
-        """Exactly these steps of those that are done run again; nobody skips them then."""
+        """Exactly these steps of those that are done run again; none is skipped then."""
         before = self._look()
         try:
             act()
