@@ -48,10 +48,8 @@ def parse_document(given: JsonValue, engine: Engine) -> AnyDocument:
         problems = field_problems(error, given, model)
     if model is GraphDocument:
         # The paths of the structure's errors have brackets, and so have those of the fields.
-        paths = [_INDEX.sub(r"[\1]", one.field) for one in problems]
         of_fields = (
-            one.model_copy(update={"field": path})
-            for one, path in zip(problems, paths, strict=True)
+            one.model_copy(update={"field": _INDEX.sub(r"[\1]", one.field)}) for one in problems
         )
         problems = (*of_fields, *map(field_problem, _faults_here(given, engine)))[:NAMED]
     raise invalid(problems)

@@ -24,8 +24,8 @@ def kept_items(
     """Returns, by name, what the for_each nodes of a block keep that are among those to run again.
 
     A list is kept unless it or the arguments of its items may change because a node that it needs
-    runs again, too. Its items that are done are kept, but if all are, all run again: somebody asked
-    for it. `redo` is one that runs again although it is done.
+    runs again, too. Its items that are done are kept, but if all are, all run again: a user
+    asked for it. `redo` is one that runs again although it is done.
     """
     needs, found = needs_of(tuple(body)), dict[str, KeptItems]()
     for node in body:

@@ -79,7 +79,7 @@ def _cell(cell: Cell, side: str, named: str, *, is_last: bool) -> Iterator[str]:
     # A long reason would push the rest out of the line.
     parts = [note, named, said] if mark.why else [said, note, named]
     yield f"{side}{sign} {plain(cell.label, most=50)}{''.join(parts)}"
-    # The line of the layer goes on beside what belongs to a node that is not its last one.
+    # The line of the layer continues beside what belongs to a node that is not its last one.
     beside = "" if not side else f"{' ' if is_last else _TAKEN}  "
     inside = f"{beside}{_TAKEN}   "
     for line in mark.before:

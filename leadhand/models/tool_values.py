@@ -37,7 +37,6 @@ _LIMITS = {
     "maxProperties": "have at most {} fields",
     "required": "have the fields {}",
     "enum": "be one of {}",
-    "const": "be {}",
 }
 #: The longest value that is compared with limits, in characters of JSON.
 _LONGEST = 200_000

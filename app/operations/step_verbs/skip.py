@@ -138,10 +138,7 @@ class Skip:
         except PositionRefused as error:
             raise PositionRefused("step", error.value, error.hint) from None
         found = [] if item is None else [_item(program, known, item)]
-        if found:
-            self._check_status(ref, fields["status"], found, step, inside=bool(point.around))
-            return found
-        for node in nodes_of_step(program, point):
+        for node in nodes_of_step(program, point) if item is None else ():
             _check_kind(fields["kind"], node, step)
             address = address_of(program, known, point._replace(node=node.id))
             state = _state(node, address, known)
@@ -243,10 +240,11 @@ def _item(program: Program, known: Snapshot, item: Item) -> _Target:
     """The item of a for_each: one that has not started in an open run is pending."""
     record, turn = known.step(item.address), known.turn(item.run)
     state = record.state if record is not None else "pending"
+    is_over = turn is not None and turn.state == "closed"
     if state == "succeeded":
         state = "done"
-    elif state in ("failed", "cancelled") or (turn is not None and turn.state == "closed"):
-        state = "skipped" if state == "skipped" else "ended"
+    elif state != "skipped" and (is_over or state in ("failed", "cancelled")):
+        state = "ended"
     return _Target(program.node(path_of(item.run)), item.address, state, item.number)
 
 
