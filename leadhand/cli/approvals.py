@@ -1,12 +1,21 @@
-"""The files that the user has approved for commands: guards, and definitions of folders."""
+"""The files that the user has approved for commands: guards, worktrees, definitions of folders."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
 
+import click
+
 from leadhand.local import state_dir, user_state
-from leadhand.models.approvals import approval_key, read_approvals
+from leadhand.models.approvals import (
+    FOREIGN,
+    approval_key,
+    digest_of,
+    is_approved,
+    is_foreign,
+    read_approvals,
+)
 
 
 def approved_digest(file: Path, env: Mapping[str, str]) -> str | None:
@@ -14,24 +23,60 @@ def approved_digest(file: Path, env: Mapping[str, str]) -> str | None:
     return read_approvals(user_state.approvals_file(env)).get(approval_key(file))
 
 
-def approve(digests: Mapping[Path, str], env: Mapping[str, str]) -> None:
-    """Records that the user approves each file with the text of this digest.
+def why_unapproved(file: Path, text: str, env: Mapping[str, str]) -> str | None:
+    """Returns why the commands in this text of a project's file may not run; None if they may.
 
     Raises UserStateUnfit.
     """
+    if is_foreign(file):
+        return f"{file} {FOREIGN}"
+    if is_approved(user_state.approvals_file(env), file, digest_of(text)):
+        return None
+    return f"{file} is not approved as it is now"
+
+
+def show_whole(texts: Mapping[Path, str]) -> None:
+    """Prints what is to be approved, whole: a file can hide nothing in a line that is not shown."""
+    from leadhand.models.text import escape_controls
+
+    for file, text in texts.items():
+        click.echo(f"{file}:")
+        for line in text.splitlines():
+            click.echo(f"  {escape_controls(line)}")
+
+
+def approve(digests: Mapping[Path, str], env: Mapping[str, str]) -> None:
+    """Records that the user approves each file with the text of this digest.
+
+    Raises UserStateUnfit, and ClickException in a body and for a file of another user.
+    """
+    _require_person(env)
+    for file in filter(is_foreign, digests):
+        raise click.ClickException(f"nothing was approved: {file} {FOREIGN}")
     store = user_state.approvals_file(env)
     new = {approval_key(file): digest for file, digest in digests.items()}
     _write(store, read_approvals(store) | new)
 
 
 def withdraw(file: Path, env: Mapping[str, str]) -> bool:
-    """Deletes the approval of a file; false if there was none. Raises UserStateUnfit."""
+    """Deletes the approval of a file; false if there was none.
+
+    Raises UserStateUnfit, and ClickException in a body.
+    """
+    _require_person(env)
     store, key = user_state.approvals_file(env), approval_key(file)
     before = read_approvals(store)
     if key not in before:
         return False
     _write(store, {name: digest for name, digest in before.items() if name != key})
     return True
+
+
+def _require_person(env: Mapping[str, str]) -> None:
+    """Raises ClickException in a doer or checker: an agent must not approve what it reads of."""
+    if env.get("LEADHAND_SESSION"):
+        hint = "inside a session nothing is approved; ask its user to run this in a shell"
+        raise click.ClickException(hint)
 
 
 def _write(store: Path, digests: Mapping[str, str]) -> None:

@@ -122,6 +122,7 @@ def _run(
     agents: tuple[str, ...],
     place: str | None,
     worktree: bool,
+    no_prepare: bool,
     **limits: Any,
 ) -> FlowRun:
     from pydantic import ValidationError
@@ -135,7 +136,7 @@ def _run(
         "inputs": dict(pairs_of(inputs, "--input")),
         "agents": dict(pairs_of((a if "=" in a else f"*={a}" for a in agents), "--agent")),
         "place": place,
-        "worktree": worktree_field(cwd) if worktree else False,
+        "worktree": worktree_field(cwd, worktree=worktree, no_prepare=no_prepare),
         "budget": pop_budget(limits),
     }
     try:

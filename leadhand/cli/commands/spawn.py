@@ -122,8 +122,9 @@ def _document(
     if budget:
         given["budget"] = budget
     cwd = given.pop("cwd", None)
-    if given.get("worktree"):
-        given["worktree"] = worktree_field(cwd)
+    given["worktree"] = worktree_field(
+        cwd, worktree=given["worktree"], no_prepare=given.pop("no_prepare")
+    )
     try:
         named = [checker_of(checker, cwd) for checker in checkers]
         return loop_document(task, named, doer=as_doer(doer, agent), cwd=cwd, **given)

@@ -77,6 +77,7 @@ def _overrides(
     cwd: str | None,
     label: str | None,
     worktree: bool,
+    no_prepare: bool,
     **others: Any,
 ) -> Overrides:
     """The validated options. Raises ClickException."""
@@ -94,7 +95,7 @@ def _overrides(
                 "doer": as_doer(doer, agent),
                 "cwd": None if cwd is None else working_folder(cwd),
                 "label": label,
-                "worktree": worktree_field(cwd) if worktree else False,
+                "worktree": worktree_field(cwd, worktree=worktree, no_prepare=no_prepare),
                 "budget": budget,
                 "of_phases": {k: v for k, v in others.items() if v is not None},
             }

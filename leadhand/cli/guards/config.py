@@ -9,7 +9,6 @@ from typing import Annotated, NamedTuple
 
 from pydantic import Field, StrictBool, ValidationError, field_validator
 
-from leadhand.models.approvals import digest_of
 from leadhand.models.documents import Command, Document, Seconds
 from leadhand.models.guards import MAX_BLOCKS_IN_A_ROW, MOST_BLOCKS, GateName, GuardLimits, Text
 from leadhand.models.toml_file import TomlUnreadable, read_toml
@@ -121,11 +120,11 @@ class GuardConfig(Document):
 
 
 class Loaded(NamedTuple):
-    """A configuration, the file that it is of, and the digest of the file's text."""
+    """A configuration, and the file that it is of."""
 
     config: GuardConfig
     file: Path | None = None
-    digest: str = ""
+    text: str = ""
     #: Whether the file is the user's own, which needs no trust.
     is_own: bool = True
     #: The project's folder, in which the gates run.
@@ -151,7 +150,7 @@ def load_config(folder: Path, env: Mapping[str, str]) -> Loaded:
     ConfigUnfit.
     """
     without: list[Path] = []
-    for project in _searched(folder, env):
+    for project in searched_folders(folder, env):
         loaded = _load(project / FILE, project, is_own=False)
         if loaded is not None:
             return loaded._replace(without=tuple(without))
@@ -160,9 +159,10 @@ def load_config(folder: Path, env: Mapping[str, str]) -> Loaded:
     return own._replace(without=tuple(without))
 
 
-def _searched(folder: Path, env: Mapping[str, str]) -> list[Path]:
-    """The folder and those above it up to the repository's root, but never above HOME.
+def searched_folders(folder: Path, env: Mapping[str, str]) -> list[Path]:
+    """Returns the folders in which leadhand.toml is looked for, the nearest first.
 
+    They are the folder and those above it up to the repository's root, but never above HOME.
     Outside a repository it is only the folder itself.
     """
     start, home = folder.resolve(), Path(env.get("HOME") or Path.home()).resolve()
@@ -189,7 +189,7 @@ def _load(file: Path, folder: Path, *, is_own: bool) -> Loaded | None:
     except ValidationError as error:
         text = f"{file}: guard.{first_error(error, GuardConfig)}"
         raise ConfigUnfit(text, folder) from error
-    return Loaded(config, file, digest_of(text), is_own, folder)
+    return Loaded(config, file, text, is_own, folder)
 
 
 def own_file(env: Mapping[str, str]) -> Path:

@@ -63,7 +63,7 @@ def event_command() -> int:
 def install_command(*, agent: Agent, scope: str, remove: bool, yes: bool) -> int:
     """Write the hooks of a Stop guard into the settings of AGENT, or remove them.
 
-    The commands of the gates in leadhand.toml are shown, and run once you approve them.
+    The commands of the gates and the whole leadhand.toml are shown, and run once you approve them.
     """
     from leadhand.cli.guards.config import load_config
     from leadhand.cli.guards.stop import hook_timeout_s
@@ -138,20 +138,21 @@ def _let_go(loaded: Loaded, env: Mapping[str, str], *, yes: bool) -> bool:
 
 def _approve(loaded: Loaded, env: Mapping[str, str], *, yes: bool) -> None:
     """Show the commands of a folder's file, and record that the user approves them."""
-    from leadhand.cli.approvals import approve
+    from leadhand.cli.approvals import approve, show_whole
     from leadhand.cli.guards.trust import is_trusted
+    from leadhand.models.approvals import digest_of
     from leadhand.models.text import plain
 
     for name in loaded.config.names:
         command = loaded.config.gate(name).command
         shown = plain(command) if command else "git status" if name == "docs" else "no command"
         click.echo(f"{name}: {shown}")
-    if is_trusted(loaded, env):
+    if loaded.file is None or is_trusted(loaded, env):
         return
-    if not yes and not click.confirm(f"May agents' hooks run the commands of {loaded.file}?"):
+    show_whole({loaded.file: loaded.text})  # the approval is for all commands in it
+    if not yes and not click.confirm(f"May Leadhand run the commands of {loaded.file}?"):
         raise click.ClickException("the commands are not approved; nothing was changed")
-    if loaded.file is not None:
-        approve({loaded.file: loaded.digest}, env)
+    approve({loaded.file: digest_of(loaded.text)}, env)
     click.echo(f"approved {loaded.file} as it is now")
 
 

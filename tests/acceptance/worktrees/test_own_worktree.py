@@ -119,6 +119,9 @@ def test_workflow_in_a_prepared_worktree(project: Project, tmp_path: Path) -> No
         "wf.run()\n"
     )
     arguments = ("workflow", str(file), "--worktree", "--cwd", str(repo), "--json")
+    refused = project.leadhand(*arguments)
+    assert (refused.code, f"`leadhand trust {repo}`" in refused.err) == (1, True), refused
+    assert project.leadhand("trust", str(repo), "--yes").code == 0
     ended = project.leadhand(*arguments, timeout=100)
     assert ended.code == 0, (ended.out, ended.err)
     assert user_state(repo) == before

@@ -9,6 +9,7 @@ import pytest
 from leadhand.cli.approvals import approve
 from leadhand.cli.guards.config import Loaded, load_config
 from leadhand.cli.guards.trust import is_trusted, lost_guard
+from leadhand.models.approvals import digest_of
 
 GUARD = "[guard.gates.build]\ncommand = 'make'\n"
 
@@ -31,7 +32,7 @@ def approved(folder: Path, env: dict[str, str]) -> Loaded:
     (folder / "leadhand.toml").write_text(GUARD)
     loaded = load_config(folder, env)
     assert loaded.file is not None
-    approve({loaded.file: loaded.digest}, env)
+    approve({loaded.file: digest_of(loaded.text)}, env)
     assert is_trusted(loaded, env)
     assert lost_guard(loaded, env) is None
     return loaded
