@@ -27,7 +27,7 @@ MARKED = "server and not slow"
 #: The files whose tests are marked `server`: store, transitions, persistence, users, backup.
 FILES = frozenset({
     "deploy/test_backup.py", "deploy/test_fsck.py", "deploy/test_restart.py",
-    "deploy/test_users.py",
+    "deploy/test_users.py", "deploy/test_operations_as_users.py",
     "integration/engine/test_functions.py", "integration/embedded/test_redis_server.py",
     "integration/engine/test_store_connections.py",
     "engine/flows/test_adopting.py", "engine/flows/test_adopting_races.py",

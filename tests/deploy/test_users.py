@@ -55,7 +55,7 @@ OF_STATE = (
     "PING", "INFO server", "TIME", "FUNCTION LIST", "SCRIPT LOAD return",
     "HSET lh:tests a b", "HGETALL lh:tests", "ZADD lh:tests-z 1 a", "SADD lh:tests-s a",
     "XADD lh:tests-x * a b", "XRANGE lh:tests-x - +", "RPUSH lh:tests-l a", "SET lh:tests-v a",
-    "EXPIRE lh:tests 9", "PERSIST lh:tests", "DEL lh:tests",
+    "EXPIRE lh:tests 9", "PERSIST lh:tests", "DEL lh:tests", "MULTI", "WATCH lh:tests", "UNWATCH",
 )  # fmt: skip
 
 REFUSED = {
