@@ -7,16 +7,19 @@ complete with them. Git runs none in a repository of another user.
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import threading
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from workers.processes import environment
 from workers.processes.forks import no_fork
+from workers.workspaces.left_locks import Identity, blocking_lock, find_holders, identify, is_own
 
 #: Settings without hooks, daemons, housekeeping and signatures that ask for a passphrase.
 _PLAIN = (
@@ -26,6 +29,11 @@ _PLAIN = (
 #: The author of commits where the user has set none.
 _NAME, _EMAIL = "Leadhand", "leadhand@localhost"
 _POLL_S = 0.1
+#: How long a lock of another git is waited for. A lock of Leadhand's own that no live git holds for
+#: STALE_S was left by one that was killed.
+LOCK_WAIT_S, STALE_S = 10.0, 2.0
+#: The command that is not simply run again after a lock: half of its work is done.
+_NOT_AGAIN = "rebase"
 #: How long git may take to remove its locks once it is to end.
 _PATIENCE_S = 3.0
 #: Characters of git's own words in an error.
@@ -49,6 +57,21 @@ class GitFailed(WorkspaceRefused):
         said = next((one for one in lines if one.startswith(("fatal:", "error:"))), "")
         super().__init__(f"git {what} failed: {(said or stderr.strip())[:_QUOTE]}")
         self.stderr = stderr
+
+
+class GitLocked(WorkspaceRefused):
+    """A lock file keeps git from working; the text names it and git's own advice."""
+
+    def __init__(self, lock: Path, holder: int | None) -> None:
+        if holder is not None:
+            what = f"another git (process {holder}) is at work and holds {str(lock)!r}"
+            super().__init__(f"{what}; wait until it has ended, and try again")
+        else:
+            super().__init__(
+                f"another git is at work, or was killed and left {str(lock)!r}: make sure that no"
+                " git runs in this repository (such as one with an editor open), remove the file"
+                f" (rm {shlex.quote(str(lock))}), and try again"
+            )
 
 
 class GitMissing(WorkspaceRefused):
@@ -97,7 +120,57 @@ class Git:
         return None if code else out.removesuffix("\n")
 
     def run(self, *arguments: str) -> tuple[int, str, str]:
-        """Run git and return its exit code, its output and its errors."""
+        """Run git and return its exit code, its output and its errors.
+
+        If a lock file stops it, it is run again once the lock is gone. Raises GitLocked, and
+        GitFailed if a signal ended it: then it has answered nothing.
+        """
+        until = None
+        while True:
+            code, out, err = self._run(*arguments)
+            if code < 0:
+                raise GitFailed(arguments[0], f"it was ended by signal {-code}")
+            lock = blocking_lock(err, self.folder) if code else None
+            if lock is None or _NOT_AGAIN in arguments:
+                return code, out, err
+            until = until or time.monotonic() + LOCK_WAIT_S
+            self._await_lock(lock, until)
+
+    def await_locks(self, files: Iterable[Path]) -> None:
+        """Wait until none of these lock files exists. Raises GitLocked."""
+        until = time.monotonic() + LOCK_WAIT_S
+        for file in files:
+            self._await_lock(file, until)
+
+    def remove_stale(self, files: Iterable[Path]) -> None:
+        """Remove those of Leadhand's own lock files that no live git holds."""
+        seen = {file: identify(file) for file in files if is_own(file)}
+        until = time.monotonic() + STALE_S
+        while time.monotonic() < until and not all(map(_is_old, seen.values())):
+            self._pause()
+        held = find_holders(seen) if seen else {}
+        for file, known in seen.items():
+            if file not in held and identify(file) == known:
+                file.unlink(missing_ok=True)
+
+    def _await_lock(self, lock: Path, until: float) -> None:
+        """Wait until a lock file is gone, or remove it if it is Leadhand's own and stale."""
+        while (seen := identify(lock)) is not None:
+            is_late = time.monotonic() >= until
+            if _is_old(seen) and is_own(lock):
+                self.remove_stale([lock])
+            if is_late and identify(lock) is not None:
+                raise GitLocked(lock, find_holders([lock]).get(lock))
+            self._pause()
+
+    def _pause(self) -> None:
+        """Wait for a moment. Raises Cancelled, and WorkspaceRefused at the deadline."""
+        if self.cancel.wait(_POLL_S):
+            raise Cancelled
+        if time.monotonic() >= self.deadline:
+            raise WorkspaceRefused("git took too long and was ended")
+
+    def _run(self, *arguments: str) -> tuple[int, str, str]:
         command = ["git", *(part for one in _PLAIN for part in ("-c", one)), *arguments]
         try:
             with no_fork():
@@ -132,6 +205,11 @@ class Git:
                 if self.cancel.is_set():
                     raise Cancelled from None
                 raise WorkspaceRefused("git took too long and was ended") from None
+
+
+def _is_old(lock: Identity | None) -> bool:
+    """Whether a lock file is gone, or so old that no git which takes it for a moment has it."""
+    return lock is None or time.time() - lock.changed_ns / 1e9 >= STALE_S
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from contextlib import suppress
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
@@ -19,6 +18,7 @@ from workers.processes.own_folders import claim_folder
 from workers.workspaces import worktrees
 from workers.workspaces.fast_forward import require_movable
 from workers.workspaces.git import Git, GitFailed, WorkspaceRefused, identity
+from workers.workspaces.left_locks import locks_of
 from workers.workspaces.repository import is_ancestor, tip_of
 
 _HEADS = "refs/heads/"
@@ -225,8 +225,7 @@ def _prepare(git: Git, path: Path, commit: str) -> Path:
 
 def _reset(here: Git) -> None:
     """Drop what a killed attempt left; nothing but merges ever happens in this worktree."""
-    with suppress(OSError):
-        (here.folder / here("rev-parse", "--git-path", "index.lock")).unlink()
+    here.remove_stale(locks_of(here.folder, ""))
     here.ask("rebase", "--abort")
     for name in ("rebase-merge", "rebase-apply"):
         shutil.rmtree(here.folder / here("rev-parse", "--git-path", name), ignore_errors=True)

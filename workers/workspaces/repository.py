@@ -75,14 +75,15 @@ def refuse_rebase(git: Git, top: Path, otherwise: str) -> None:
             )
 
 
-def refuse_lock(git: Git, top: Path) -> None:
-    """Raises WorkspaceRefused while another git process has a working tree locked."""
-    lock = git.folder / git("rev-parse", "--git-path", "index.lock")
-    if lock.exists():
-        raise WorkspaceRefused(
-            f"another git is at work in {str(top)!r}, or was killed there; wait for it, or remove"
-            f" {str(lock)!r} if none runs"
-        )
+def await_locks(git: Git) -> None:
+    """Waits until no other git has a working tree or its branch locked. Raises GitLocked.
+
+    Git looks at some of these locks only after it has changed files of the tree.
+    """
+    branch = git.ask("symbolic-ref", "--quiet", "HEAD")
+    names = ["index", "HEAD", "ORIG_HEAD", *([branch] if branch is not None else [])]
+    options = [part for name in names for part in ("--git-path", f"{name}.lock")]
+    git.await_locks(git.folder / one for one in git("rev-parse", *options).splitlines())
 
 
 def _why_not(folder: Path, error: GitFailed, otherwise: str) -> str:

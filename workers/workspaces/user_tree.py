@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from workers.workspaces.git import Git, GitFailed, WorkspaceRefused
-from workers.workspaces.repository import refuse_lock, refuse_rebase
+from workers.workspaces.repository import await_locks, refuse_rebase
 
 #: Files in an error.
 _SHOWN = 10
@@ -15,7 +15,7 @@ _WAITING = {"MERGE_HEAD": "merge", "CHERRY_PICK_HEAD": "cherry-pick", "REVERT_HE
 
 def check_clean(git: Git, top: Path) -> None:
     """Raises WorkspaceRefused for a working tree with changes or with a rebase in progress."""
-    refuse_lock(git, top)
+    await_locks(git)
     refuse_rebase(git, top, "and apply the work then")
     for name, what in _WAITING.items():
         if git.ask("rev-parse", "--verify", "--quiet", name) is not None:

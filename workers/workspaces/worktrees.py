@@ -18,6 +18,7 @@ from workers.workspaces.in_progress import (
     refuse_in_progress,
 )
 from workers.workspaces.layout import Record, Shelf, read_record, remove_record, write_record
+from workers.workspaces.left_locks import locks_of
 from workers.workspaces.repository import tip_of
 
 #: The message of the commit with what an ended session left.
@@ -77,21 +78,22 @@ def make_branch(git: Git, branch: str, start: str) -> None:
 
 
 def check(git: Git, path: Path, branch: str) -> None:
-    """Raises WorkspaceRefused unless a worktree is where it was made, and on its branch."""
+    """Raises WorkspaceRefused unless a worktree is where it was made, and on its branch.
+
+    Removes the lock files that a git which was killed left in it.
+    """
     if not path.is_dir():
         raise WorkspaceRefused(
             f"the worktree {str(path)!r} is gone; its commits are on the branch {branch!r}; retry"
             " the task for a new one"
         )
+    git.remove_stale(locks_of(path, branch))
     _require(git, path, branch)
 
 
 def keep(git: Git, path: Path, message: str) -> str:
     """Commits all changes in a worktree to its branch; returns the newest commit."""
     here = git.at(path)
-    # Its session has ended or waits, and no body runs: a lock is of a git that was killed.
-    with suppress(OSError):
-        (path / here("rev-parse", "--git-path", "index.lock")).unlink()
     if has_changes(here):
         here("add", "--all")
         if here.ask("diff", "--cached", "--quiet") is None:

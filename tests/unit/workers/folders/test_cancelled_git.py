@@ -13,7 +13,7 @@ from tests.unit.workers.folders.repositories import git
 from tests.unit.workers.folders.session_homes import OneHome
 from workers.workspaces import git as runner
 from workers.workspaces.fast_forward import fast_forward
-from workers.workspaces.git import Cancelled, Git, WorkspaceRefused
+from workers.workspaces.git import Cancelled, Git
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
@@ -83,14 +83,3 @@ def test_git_that_does_not_end_is_killed(
     monkeypatch.setattr(runner, "_PATIENCE_S", 0.05)
     with pytest.raises(Cancelled):
         Git(one.origin, CancelledAt(mark))("be-deaf")
-
-
-def test_lock_of_a_killed_git_is_named(one: OneHome) -> None:
-    lock = one.origin / ".git" / "index.lock"
-    lock.touch()
-    for apply in (one.apply, lambda: fast_forward(one.git, one.home.require_record().branch)):
-        with pytest.raises(WorkspaceRefused, match="another git is at work") as error:
-            apply()
-        assert str(lock) in str(error.value)
-    lock.unlink()
-    assert "main was fast-forwarded" in one.apply()
