@@ -5,6 +5,7 @@ from __future__ import annotations
 from flask import Blueprint, Response, request
 
 from api import requests
+from api.auth import current_author
 from api.dashboard.replies import done, go_to, read_form
 from api.steps import bodies
 from api.steps.copies import make_fork, make_rerun
@@ -29,7 +30,7 @@ class StepActions:
     def skip(self, session: str) -> Response:
         """POST .../skip: skip a step; dependent steps run without its result."""
         asked = read_form(requests.Skip)
-        self._engine.skips.skip(session, asked.step, reason=asked.reason)
+        self._engine.skips.skip(session, asked.step, reason=asked.reason, author=current_author())
         return done(f"{asked.step} of session {session} is skipped.", session)
 
     def fork(self, session: str) -> Response:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from flask import Response
 
 from api import requests
-from api.auth import current_caller
+from api.auth import current_author, current_caller
 from api.requests import NoQuery
 from api.responses import session_answer
 from api.steps import bodies
@@ -45,6 +45,7 @@ class StepVerbs:
             session,
             asked.step,
             reason=asked.reason,
+            author=current_author(),
             by=_own_caller(session),
             seen=requests.if_match(),
         )

@@ -10,7 +10,7 @@ from app.compiler.checker_names import check_names
 from app.compiler.workflow import compile_loop
 from app.domain.merges import ASK_TIMEOUT_S, ASKS, RESOLVES, Merge
 from app.domain.program import WITH_MERGES, Action, Loop, OnFail, Program, Step
-from app.domain.references import literal
+from app.domain.references import literal, outcome_reference
 from leadhand.models.documents import LoopDocument
 from leadhand.models.forms import AnswerRules, GivenAnswer
 
@@ -114,7 +114,7 @@ def _land(
     document: LoopDocument, facts: dict[str, JsonValue], names: list[str], checks: list[Step]
 ) -> Step:
     outcomes: list[JsonValue] = [
-        {"name": name, "outcome": f"${{{check.id}:}}"}
+        {"name": name, "outcome": outcome_reference(check.id)}
         for name, check in zip(names, checks, strict=True)
     ]
     inputs = {

@@ -9,7 +9,7 @@ from pydantic import JsonValue
 from app.compiler.checker_names import check_names
 from app.domain.ids import lock_name
 from app.domain.program import Action, Loop, OnFail, Program, RetryPolicy, Step
-from app.domain.references import RESERVED, literal
+from app.domain.references import RESERVED, literal, outcome_reference
 from leadhand.models.documents import Checker, Doer, LoopDocument, PhaseDocument, WorkflowDocument
 
 _ID = re.compile(r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$")
@@ -196,7 +196,7 @@ _BEFORE: dict[str, JsonValue] = {"digest": "${do.digest}", "judged": "${previous
 
 def _judge(loop: LoopDocument | PhaseDocument, names: list[str], checks: tuple[Step, ...]) -> Step:
     outcomes: list[JsonValue] = [
-        {"name": name, "outcome": f"${{{check.id}:}}"}
+        {"name": name, "outcome": outcome_reference(check.id)}
         for name, check in zip(names, checks, strict=True)
     ]
     return Step(

@@ -139,13 +139,17 @@ def _extras(own: OwnFolder) -> dict[str, JsonValue]:
 
 def opening_inputs(program: Program) -> Mapping[str, JsonValue] | None:
     """Returns the inputs of the step that makes the session's folder; None without such a step."""
+    step = opening_step(program)
+    inputs = substitute(step.inputs, lambda _: None) if step is not None else None
+    return inputs if isinstance(inputs, dict) else None
+
+
+def opening_step(program: Program) -> Step | None:
+    """Returns the step that makes the session's folder; None without such a step."""
     first = program.node(REBASE) if program.has(REBASE) else program.body[0]
     if not isinstance(first, Step) or first.action is not Action.WORKSPACE:
         return None
-    if first.inputs.get("do") not in ("make", "open", "rebase"):
-        return None
-    inputs = substitute(first.inputs, lambda _: None)
-    return inputs if isinstance(inputs, dict) else None
+    return first if first.inputs.get("do") in ("make", "open", "rebase") else None
 
 
 def apply_program(session: str, own: OwnFolder, folder: str) -> Program:

@@ -26,6 +26,8 @@ from pydantic import JsonValue
 
 from leadhand.graphs.references import as_text
 
+#: The keys of `:outcome!`, the whole outcome of a step, also of a skipped one.
+OUTCOME_KEYS = ("outcome!",)
 #: The keys of `:text!`, and its substitutes for a missing text: for a node that did not run, a step
 #: that failed, and a loop without an agent's answer.
 TEXT_KEYS = ("text!",)
@@ -113,6 +115,15 @@ def text_reference(paths: Iterable[str]) -> str:
     '${top/plan|top/loop/plan:text!}'
     """
     return "${" + _OR.join(f"{_TOP}{path}" for path in paths) + f":{TEXT_KEYS[0]}}}"
+
+
+def outcome_reference(step: str) -> str:
+    """Builds a reference to the whole outcome of a step of the same block.
+
+    >>> outcome_reference("check.lint")
+    '${check.lint:outcome!}'
+    """
+    return f"${{{step}:{OUTCOME_KEYS[0]}}}"
 
 
 def names_of(reference: Reference) -> tuple[str, ...]:
@@ -205,8 +216,11 @@ def look_up(value: JsonValue, keys: tuple[str, ...]) -> JsonValue:
 def of_outcome(outcome: Mapping[str, JsonValue] | None, keys: tuple[str, ...]) -> JsonValue:
     """Returns the part of a step's value, or else of its outcome, at these keys; None if skipped.
 
-    A skipped step gives None; the key `succeeded` gives a boolean.
+    A skipped step gives None; the key `succeeded` gives a boolean. The whole outcome is also that
+    of a skipped step: a judge must know who skipped a check.
     """
+    if outcome is not None and keys == OUTCOME_KEYS:
+        return dict(outcome)
     if outcome is None or outcome.get("word") == "skipped":
         return None
     if keys == ("succeeded",):

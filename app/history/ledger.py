@@ -54,6 +54,7 @@ def entry_of(
         doer=_doer(block, grant, inputs, is_merge=is_merge),
         work=str(inputs.get("work") or "")[:WORK],
         checks=[check for check in checks if isinstance(check, dict)],
+        decided_by=outcome.decided_by,
         started_ms=began if isinstance(began, int) else outcome.started_ms,
         ended_ms=outcome.ended_ms,
     )

@@ -375,11 +375,21 @@ def _arguments_of(options: str) -> dict[str, JsonValue]:
     given = dict(zip(words[::2], words[1::2], strict=True))
     found: dict[str, JsonValue] = {}
     budget: dict[str, JsonValue] = {
-        name: float(given[option]) for name, option in _RAISES.items() if option in given
+        name: _number(given[option]) for name, option in _RAISES.items() if option in given
     }
     if "--max-iterations" in given:
         found["max_iterations"] = int(given["--max-iterations"])
     return {**found, "budget": budget} if budget else found
+
+
+def _number(text: str) -> JsonValue:
+    """A limit as JSON: those that count something are whole numbers, which strict models require.
+
+    >>> _number("4"), _number("0.5")
+    (4, 0.5)
+    """
+    value = float(text)
+    return int(value) if value.is_integer() else value
 
 
 def _own_part(reason: Reason | None) -> tuple[Reason | None, str | None]:

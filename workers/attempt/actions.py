@@ -72,7 +72,7 @@ def _run_action(  # noqa: C901 - one case per action
         case Action.CHECK:
             return check(task, cancel)
         case Action.JUDGE:
-            return judge(task)
+            return judge(task.inputs)
         case Action.TOOL:
             return tools.use(task, cancel)
         case Action.BREAK | Action.DECIDE:

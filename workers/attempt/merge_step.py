@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from pydantic import BaseModel, JsonValue
@@ -154,7 +153,7 @@ def _land(task: BodyTask, cancel: threading.Event, deadline: float) -> Outcome:
         why = done.conflict.text if done.conflict is not None else "the rebase did not finish"
         return _again(why, feedback=why)
     if not done.is_merged:
-        judged = judge(replace(task, inputs={k: task.inputs.get(k) for k in ("rule", "checks")}))
+        judged = judge(task.inputs)
         if judged.verdict != "accept":
             text = f"{_RECHECK}: {judged.text}"
             refused = _again(text, feedback=judged.text or text)

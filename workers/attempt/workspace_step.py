@@ -127,7 +127,7 @@ def _check_task(cwd: Path, made: _Made) -> None:
     if made.kind == "worktree":
         worktrees.check(Git(Path(made.origin)), path, made.branch)
     elif not path.is_dir():
-        raise WorkspaceRefused(f"the copy {str(path)!r} is gone; retry the task for a new one")
+        raise WorkspaceRefused(f"the copy {str(path)!r} is gone; retry the step that makes it")
 
 
 def _survey(task: BodyTask, git: Git) -> Outcome:

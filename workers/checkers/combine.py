@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
@@ -12,7 +12,6 @@ from app.truncate import cut
 from leadhand.models.documents import Rule
 from workers.prompts.build import FEEDBACK_LIMIT
 from workers.task.inputs import NOT_JUDGED, Check, JudgeInputs
-from workers.task.task import BodyTask
 
 #: Characters of one checker's feedback in the ledger.
 CHECK_LIMIT = 8_000
@@ -65,11 +64,13 @@ class Judgement(BaseModel):
     feedback: str
     reason: Reason | None
     checks: tuple[Judged, ...]
+    #: `user_skip` if users skipped all checks: then only their word accepts.
+    decided_by: str | None = None
 
 
-def judge(task: BodyTask) -> Outcome:
-    """Runs the judge step: returns the iteration's verdict, with every check in its value."""
-    given = JudgeInputs.model_validate(task.inputs)
+def judge(inputs: Mapping[str, JsonValue]) -> Outcome:
+    """Runs a judge step: returns the iteration's verdict, with every check in its value."""
+    given = JudgeInputs.model_validate(inputs)
     judgement = combine(given.rule, given.checks)
     return Outcome(
         word="succeeded",
@@ -77,6 +78,8 @@ def judge(task: BodyTask) -> Outcome:
         text=judgement.feedback,
         value={"checks": [check.entry for check in judgement.checks]},
         reason=judgement.reason,
+        decided_by=judgement.decided_by,
+        warning=judgement.feedback if judgement.decided_by is not None else None,
     )
 
 
@@ -84,9 +87,24 @@ def combine(rule: Rule, checks: Sequence[Check]) -> Judgement:
     """Combines the verdicts of all checks to one: terminate wins, a lost check does not accept."""
     judged = tuple(_judged(check) for check in checks)
     counted = tuple(check for check in judged if not check.is_skipped)
+    if judged and not counted:
+        return _accept_unjudged(judged)
     verdict, reason = _decide(_needed(rule, len(counted)), counted)
     return Judgement(
         verdict=verdict, feedback=_feedback(verdict, judged), reason=reason, checks=judged
+    )
+
+
+def _accept_unjudged(skipped: tuple[Judged, ...]) -> Judgement:
+    """Accepts work that no check judged, on the word of those who skipped the checks."""
+    said = "; ".join(f"{check.name!r} was {check.feedback}" for check in skipped)
+    text = cut(f"no checker judged the work: {said}", FEEDBACK_LIMIT)
+    return Judgement(
+        verdict="accept",
+        feedback=text,
+        reason=Reason(code=ReasonCode.USER_SKIP, text=text),
+        checks=skipped,
+        decided_by=ReasonCode.USER_SKIP,
     )
 
 
@@ -131,6 +149,8 @@ def _judged(check: Check) -> Judged:
         decided_by=outcome.decided_by,
         reason=outcome.reason,
     )
+    if judged.is_skipped:
+        judged = judged.model_copy(update={"decided_by": ReasonCode.USER_SKIP.value})
     return _with_ruling(judged, outcome)
 
 

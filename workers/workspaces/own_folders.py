@@ -159,7 +159,7 @@ def check_folder(git: Git, home: Home) -> Record:
     if record.kind == "worktree":
         worktrees.check(git, home.path, record.branch)
     elif not home.cwd.is_dir():
-        raise WorkspaceRefused(f"the copy {str(home.cwd)!r} is gone; start a new session")
+        raise WorkspaceRefused(f"the copy {str(home.cwd)!r} is gone; retry the step that makes it")
     return record
 
 

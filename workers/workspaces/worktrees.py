@@ -85,7 +85,7 @@ def check(git: Git, path: Path, branch: str) -> None:
     if not path.is_dir():
         raise WorkspaceRefused(
             f"the worktree {str(path)!r} is gone; its commits are on the branch {branch!r}; retry"
-            " the task for a new one"
+            " the step that makes it"
         )
     git.remove_stale(locks_of(path, branch))
     _require(git, path, branch)

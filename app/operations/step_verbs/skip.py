@@ -90,16 +90,18 @@ class Skip:
         step: str,
         *,
         reason: str = "",
+        author: str = "a user",
         by: Caller | None = None,
         seen: Seen | None = None,
     ) -> SessionView:
         """Skip a step, loop or for_each, and resume the session if it has failed there.
 
+        `author` is the name of the caller, which the step's reason records.
         Raises SessionUnknown, SessionChanged, ControlRefused if its status does not allow this,
         and PositionRefused for a step that is unknown, runs, is done, or cannot be skipped.
         """
         ref = self._registry.ref(session)
-        why = _reason(reason, by)
+        why = _reason(reason, author)
         for _ in range(PLANS):
             program, fields = self._program(ref)
             targets = self._targets(ref, program, fields, step)
@@ -230,9 +232,8 @@ class Skip:
         self._control.apply(session, "resume", after=first.address, by=by, seen=seen, planner=plan)
 
 
-def _reason(text: str, by: Caller | None) -> Reason:
-    who = by.address if by else "a user"
-    why = f"skipped by {who}" + (f": {text}" if text else "")
+def _reason(text: str, author: str) -> Reason:
+    why = f"skipped by {author}" + (f": {text}" if text else "")
     return Reason(code=ReasonCode.USER_SKIP, text=why)
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping
+from enum import StrEnum
 from typing import NamedTuple
 
 from pydantic import JsonValue
 
 from app.compiler.plan import EXECUTE
+from app.compiler.workspaces import opening_step
 from app.domain.addresses import path_of
 from app.domain.graphs import graph_steps, step_of_maker
 from app.domain.program import Action, Loop, Program, Step
@@ -37,9 +39,36 @@ _AGAIN = (
 _NO_TOOL = re.compile(r"^ToolNotFound: tool '(?P<tool>[^']+)'")
 #: The options of a command for the fields that have a name and a value each.
 _OPTIONS = {"tools": "--tool", "inputs": "--set"}
-_MADE_AGAIN = "it makes the value again; if that is always the same, change it first"
+#: The refusal of a step whose session's worktree or copy was removed.
+_FOLDER_GONE = re.compile(r"^the (worktree|copy|folder) '.*' (of session \w+ )?is gone", re.DOTALL)
 #: Suggested forks with another input, each with one input.
 _INPUTS = 3
+
+
+class Why(StrEnum):
+    """What each kind of suggestion does; a test carries out each of them."""
+
+    CONTINUES = "it continues where it was"
+    FAILED_RUNS_AGAIN = "what failed runs again"
+    LIMIT_RAISED = "the limit that was reached is raised"
+    OTHERS_DECIDE = "the other checkers decide without it"
+    FOLDER_MADE_AGAIN = (
+        "the session's folder is made again, with what is committed on its branch, and all steps"
+        " that work in it run again"
+    )
+    OTHER_TOOL = "{} is a tool that the workers have"
+    WITH_ITS_TOOL = "it runs again once a worker has its tool"
+    RUNS_AGAIN = "it runs again, with what depends on it"
+    WHOLE_TIME = "it has its whole time again"
+    OTHER_WORKER = "another worker takes it"
+    ANSWERS_AGAIN = "it answers again"
+    ASKED_AGAIN = "the question is asked again"
+    VALUE_MADE_AGAIN = "it makes the value again; if that is always the same, change it first"
+    OTHER_INPUT = "write another value of the input {!r} in place of this one"
+    WITHOUT_ITEM = "the list continues without this item"
+    WITHOUT_STEP = "what depends on it continues without it"
+    REFUSED_FOR_GOOD = "it begins anew, where the work so far was refused for good"
+    ENDED_FOR_GOOD = "it begins anew; a session that has ended for good cannot continue"
 
 
 class Ended(NamedTuple):
@@ -65,7 +94,7 @@ def suggestions(ended: Ended, reason: Reason | None) -> list[SuggestedAction]:
     """Suggests actions after a session has ended or stopped, the most promising first."""
     match ended.status:
         case SessionStatus.STOPPED:
-            return [_resume(ended, "it continues where it was")]
+            return [_resume(ended, Why.CONTINUES)]
         case SessionStatus.FAILED:
             return list(_for_failure(ended, reason))
         case SessionStatus.EXITED | SessionStatus.ABORTED:
@@ -77,20 +106,23 @@ def suggestions(ended: Ended, reason: Reason | None) -> list[SuggestedAction]:
 def _for_failure(ended: Ended, reason: Reason | None) -> Iterator[SuggestedAction]:
     root = reason.root if reason is not None else None
     if root is None:
-        yield _resume(ended, "what failed runs again")
+        yield _resume(ended, Why.FAILED_RUNS_AGAIN)
+        return
+    if _FOLDER_GONE.match(root.text) and (maker := opening_step(ended.program)) is not None:
+        yield _action(ended, "retry", maker.id, Why.FOLDER_MADE_AGAIN, {})
         return
     if ended.resume_options:
-        yield _resume(ended, "the limit that was reached is raised")
+        yield _resume(ended, Why.LIMIT_RAISED)
     if root.code is ReasonCode.MAX_ITERATIONS:
         for check in ended.refusing:
-            yield _skip(ended, check, "the other checkers decide without it")
+            yield _skip(ended, check, Why.OTHERS_DECIDE)
     at = _step_of(ended, root) or _step_of(ended, _last_placed(reason))
     found = list(_for_step(ended, at, root)) if at is not None else []
     yield from found
     if not ended.resume_options and not (found and fails_again(root)):
-        yield _resume(ended, "what failed runs again")
+        yield _resume(ended, Why.FAILED_RUNS_AGAIN)
     if root.code in (ReasonCode.TERMINATED, ReasonCode.NO_PROGRESS):
-        yield from _rerun(ended, "it begins anew, where the work so far was refused for good")
+        yield from _rerun(ended, Why.REFUSED_FOR_GOOD)
 
 
 def _for_step(ended: Ended, at: str, root: Reason) -> Iterator[SuggestedAction]:
@@ -101,7 +133,7 @@ def _for_step(ended: Ended, at: str, root: Reason) -> Iterator[SuggestedAction]:
     if missing is not None and other is not None and ended.has_document:
         name = (step.label if ended.kind == "graph" else None) or missing["tool"]
         yield _action(
-            ended, "fork", None, f"{other} is a tool that the workers have",
+            ended, "fork", None, Why.OTHER_TOOL.format(other),
             {"tools": {name: other}, "folder": "as-is"},
         )  # fmt: skip
     if fails_again(root):
@@ -111,19 +143,19 @@ def _for_step(ended: Ended, at: str, root: Reason) -> Iterator[SuggestedAction]:
     if step.action is not Action.JUDGE and not (ended.kind == "plan" and _is_fixed(at)):
         item = (root.at or "").partition("#")[2] if step.for_each is not None else ""
         if item:
-            yield _skip(ended, f"{at}#{item}", "the list continues without this item")
-        yield _skip(ended, at, "what depends on it continues without it")
+            yield _skip(ended, f"{at}#{item}", Why.WITHOUT_ITEM)
+        yield _skip(ended, at, Why.WITHOUT_STEP)
 
 
 def _why_again(root: Reason, is_missing_tool: bool) -> str:
     if is_missing_tool:
-        return "it runs again once a worker has its tool"
+        return Why.WITH_ITS_TOOL
     return {
-        ReasonCode.TIMEOUT: "it has its whole time again",
-        ReasonCode.LOST: "another worker takes it",
-        ReasonCode.INVALID_ANSWER: "it answers again",
-        ReasonCode.DECLINED: "the question is asked again",
-    }.get(root.code, "it runs again, with what depends on it")
+        ReasonCode.TIMEOUT: Why.WHOLE_TIME,
+        ReasonCode.LOST: Why.OTHER_WORKER,
+        ReasonCode.INVALID_ANSWER: Why.ANSWERS_AGAIN,
+        ReasonCode.DECLINED: Why.ASKED_AGAIN,
+    }.get(root.code, Why.RUNS_AGAIN)
 
 
 def _last_placed(reason: Reason | None) -> Reason | None:
@@ -147,17 +179,17 @@ def _for_value(ended: Ended, step: Step, root: Reason) -> Iterator[SuggestedActi
     if ended.graph is None:
         source = _source_in_flow(ended.program, step, root)
         if source is not None:
-            yield _action(ended, "retry", source, _MADE_AGAIN, {})
+            yield _action(ended, "retry", source, Why.VALUE_MADE_AGAIN, {})
         return
     nodes = {one.label: one.id for one in graph_steps(ended.program)}
     written = next(one for one in ended.graph.steps if nodes[one.name] == step.id)
     found = origins(ended.graph, written, root)
     for name in found.steps[:1]:
-        yield _action(ended, "retry", nodes[name], _MADE_AGAIN, {})
+        yield _action(ended, "retry", nodes[name], Why.VALUE_MADE_AGAIN, {})
     for name in found.inputs[:_INPUTS]:
         value = ended.graph.inputs[name]
         if without_keys(as_text(value)) == as_text(value):
-            why = f"write another value of the input {name!r} in place of this one"
+            why = Why.OTHER_INPUT.format(name)
             yield _action(ended, "fork", None, why, {"inputs": {name: value}, "folder": "as-is"})
 
 
@@ -176,7 +208,7 @@ def _is_fixed(at: str) -> bool:
 
 
 def _for_final(ended: Ended) -> Iterator[SuggestedAction]:
-    yield from _rerun(ended, "it begins anew; a session that has ended for good cannot continue")
+    yield from _rerun(ended, Why.ENDED_FOR_GOOD)
 
 
 def _rerun(ended: Ended, why: str) -> Iterator[SuggestedAction]:

@@ -203,7 +203,7 @@ def _iteration(entry: LedgerEntry, *, name: str, copied: bool) -> Iterator[str]:
         if check.get("raw"):
             yield "  the whole answer:"
             yield from _some(str(check["raw"]))
-    if entry.reason is not None and entry.verdict != "accept":
+    if entry.reason is not None and (entry.verdict != "accept" or entry.reason.code == "user_skip"):
         yield f"  why: {reason_text(entry.reason.model_dump())}"
 
 

@@ -29,6 +29,8 @@ class LedgerEntry(View):
     doer: str | None = None
     work: str = ""
     checks: list[dict[str, JsonValue]] = []
+    #: `user_skip` if people skipped all checks, so that their word alone accepts; see the reason.
+    decided_by: str | None = None
     started_ms: int | None = None
     ended_ms: int | None = None
     #: For all attempts of the iteration; cost is null if no agent reported one.

@@ -11,14 +11,13 @@ import click
 import pytest
 
 from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome, Usage
-from app.domain.program import Action, Loop, Program, Step
+from app.domain.outcomes import Outcome
+from app.domain.program import Step
 from app.domain.reasons import Reason, ReasonCode
 from app.engine import Engine
 from app.errors import ReferenceUnresolved
 from app.operations.step_verbs.documents import Changes
 from app.operations.step_verbs.fork import Wish
-from app.operations.submit import About
 from leadhand.cli import cli
 from leadhand.graphs.references import as_text
 from leadhand.models.documents import Budget
@@ -98,18 +97,6 @@ def failed_graph(bench: Bench, outcome: Outcome) -> GraphWorld:
 
 def failure(code: ReasonCode, text: str) -> Outcome:
     return Outcome(word="failed", reason=Reason(code=code, text=text), retryable=False)
-
-
-@pytest.mark.parametrize("verb", ["retry", "skip", "resume"])
-@pytest.mark.parametrize("code", FAILURES)
-def test_step_that_failed_is_retried_or_skipped(bench: Bench, code: ReasonCode, verb: str) -> None:
-    world = failed_graph(bench, failure(code, FAILURES[code]))
-    action = the(suggested(world.engine, world.id), verb)
-    assert action.address == (None if verb == "resume" else "a")
-    carry_out(world.engine, action)
-    world.run()
-    assert world.called == (["b"] if verb == "skip" else ["a", "b"])
-    assert world.status == "completed"
 
 
 def test_missing_tool_is_replaced_by_the_nearest_one(bench: Bench) -> None:
@@ -270,80 +257,6 @@ def test_step_of_a_flow_made_no_value(bench: Bench) -> None:
     world.hints.clear()
     carry_out(world.engine, actions[0])
     assert [address for _, address in world.hints] == ["find~2"]
-
-
-def looping(world: World, *checks: str) -> SessionRef:
-    """A loop of one iteration, whose first check refused the work."""
-    do, judge = Step(id="do", action=Action.AGENT), Step(id="judge", action=Action.JUDGE)
-    body = (do, *(Step(id=c, action=Action.CHECK, needs=("do",)) for c in checks),
-            judge.model_copy(update={"needs": checks}))  # fmt: skip
-    program = Program(body=(Loop(id="loop", body=body, max_iterations=1),))
-    session = world.engine.submit.program(program, About(kind="loop", name="x")).session
-    ref = SessionRef(session, session)
-    world.settle(ref, world.grant(ref, "loop~1[1]/do"))
-    retry, accept = (
-        Outcome.model_validate({"word": "succeeded", "verdict": verdict})
-        for verdict in ("retry", "accept")
-    )
-    first, last = checks
-    world.settle(ref, world.grant(ref, f"loop~1[1]/{first}"), retry)
-    answer = world.settle(ref, world.grant(ref, f"loop~1[1]/{last}"), accept)
-    world.settle(ref, answer.grants[0], retry)
-    world.hints.clear()
-    return ref
-
-
-def test_limit_of_iterations_is_raised_or_the_refusing_check_skipped(bench: Bench) -> None:
-    world = World.of(bench)
-    ref = looping(world, "lint", "tests")
-    resume, skip = suggested(world.engine, ref.id)[:2]
-    assert (resume.verb, resume.arguments) == ("resume", {"max_iterations": 2})
-    assert (skip.verb, skip.address) == ("skip", "loop~1[1]/lint")
-    carry_out(world.engine, skip)
-    assert [address for _, address in world.hints] == ["loop~2[1]/tests"]
-    accepted = Outcome(word="succeeded", verdict="accept")
-    answer = world.settle(ref, world.grant(ref, "loop~2[1]/tests"), accepted)
-    world.settle(ref, answer.grants[0], accepted)
-    assert world.engine.queries.session(ref.id).status == "completed"
-    other = looping(world, "lint", "tests")
-    carry_out(world.engine, suggested(world.engine, other.id)[0])
-    assert world.engine.queries.session(other.id).status == "active"
-
-
-def test_spent_budget_is_raised(bench: Bench) -> None:
-    world = World.of(bench)
-    steps = tuple(Step(id=name, action=Action.TOOL, inputs={"tool": "x"}) for name in "ab")
-    about = About(kind="flow", name="x", budget=Budget(cost_usd=1))
-    session = world.engine.submit.program(Program(body=steps), about).session
-    ref = SessionRef(session, session)
-    world.settle(ref, world.grant(ref, "a"), Outcome(word="succeeded", usage=Usage(cost_usd=2)))
-    assert world.engine.queries.session(session).status == "failed"
-    action = suggested(world.engine, session)[0]
-    assert action.verb == "resume"
-    assert action.arguments == {"budget": {"cost_usd": 3.0}}
-    world.hints.clear()
-    carry_out(world.engine, action)
-    assert [address for _, address in world.hints] == ["b~2"]
-
-
-@pytest.mark.parametrize("verb", ["exit", "abort"])
-def test_session_that_ended_for_good_is_run_again(bench: Bench, verb: Any) -> None:
-    world = GraphWorld(World.of(bench), [{"name": "a"}])
-    world.engine.control.apply(world.id, verb, reason="it is wrong")
-    (action,) = suggested(world.engine, world.id)
-    assert action.verb == "rerun"
-    again = carry_out(world.engine, action)
-    assert world.engine.queries.session(again).status == "active"
-
-
-def test_stopped_session_is_resumed(bench: Bench) -> None:
-    world = GraphWorld(World.of(bench), [{"name": "a"}])
-    world.engine.control.apply(world.id, "stop")
-    (action,) = suggested(world.engine, world.id)
-    world.world.hints.clear()
-    carry_out(world.engine, action)
-    world.run()
-    assert world.status == "completed"
 
 
 def test_value_of_a_name_that_is_part_of_another_word_is_not_its_source(bench: Bench) -> None:
