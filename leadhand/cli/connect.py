@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def open_client(*, outlives_attempt: bool = False) -> Iterator[Client]:
+def open_client(*, outlives_attempt: bool = False, needs_worker: bool = True) -> Iterator[Client]:
     """Opens an API client for one command; starts the user's services if necessary.
 
-    With `outlives_attempt` it uses the session's token where there is one.
+    With `outlives_attempt` it uses the session's token where there is one. Without `needs_worker`
+    it does not wait for the worker of services that start.
     """
     from leadhand.cli.env_options import chosen_python, passed_variables
     from leadhand.client.client import Client
@@ -37,14 +38,16 @@ def open_client(*, outlives_attempt: bool = False) -> Iterator[Client]:
         folder=Path.cwd() if settings.url is None else None,
     )
     with (
-        reach(outlives_attempt=outlives_attempt) as (url, token),
+        reach(outlives_attempt=outlives_attempt, needs_worker=needs_worker) as (url, token),
         Client(url, token, say=tell, here=here) as client,
     ):
         yield client
 
 
 @contextmanager
-def reach(*, outlives_attempt: bool = False) -> Iterator[tuple[str, str | None]]:
+def reach(
+    *, outlives_attempt: bool = False, needs_worker: bool = True
+) -> Iterator[tuple[str, str | None]]:
     """Yields the API's URL and token; without LEADHAND_URL it starts the user's own services.
 
     With `outlives_attempt` the token is the session's where there is one.
@@ -62,7 +65,7 @@ def reach(*, outlives_attempt: bool = False) -> Iterator[tuple[str, str | None]]
     sentence = old_state(Path.cwd(), environment())
     if sentence is not None:
         tell(sentence)
-    with ensure(say=tell) as connection:
+    with ensure(say=tell, needs_worker=needs_worker) as connection:
         yield connection.url, connection.token
 
 

@@ -10,7 +10,7 @@ from leadhand.models.problems import Kind
 
 #: Statuses of sessions that keep the stack running; a waiting one may have a timer.
 WANTS_LIFE = ("active", "waiting", "stopping", "exiting", "aborting")
-#: Sessions of a status that are looked at if the newest is a guard.
+#: Sessions that are looked at if the newest is a guard. A full page of guards counts as work.
 PAGE = 100
 
 
@@ -44,14 +44,11 @@ class LocalApi:
 
         Guards do not count: they wait for an agent whose next stop starts the services again.
         """
-        return any(self._has_work(word) for word in WANTS_LIFE)
-
-    def _has_work(self, status: str) -> bool:
-        """Whether a session of a status is not a guard. A full page of guards counts as work."""
-        first = self._items(f"/v1/sessions?status={status}&limit=1")
+        query = "&".join(f"status={status}" for status in WANTS_LIFE)
+        first = self._items(f"/v1/sessions?{query}&limit=1")
         if not first or first[0].get("kind") != "guard":
             return bool(first)
-        items = self._items(f"/v1/sessions?status={status}&limit={PAGE}")
+        items = self._items(f"/v1/sessions?{query}&limit={PAGE}")
         return len(items) == PAGE or any(item.get("kind") != "guard" for item in items)
 
     def _items(self, path: str) -> list[dict[str, object]]:

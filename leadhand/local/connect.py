@@ -18,11 +18,12 @@ from leadhand.local import daemonize, file_locks
 from leadhand.local import state_dir as home_folder
 from leadhand.local.bindings import find_binding, require_bound
 from leadhand.local.errors import StackElsewhere, StackNotStarted
+from leadhand.local.idle_shutdown import linger_of
 from leadhand.local.join_version import compare_settings, replace_if_older, require_usable
 from leadhand.local.prove_api import proves_itself
 from leadhand.local.python_module import only_ours, python_module
-from leadhand.local.running import find_running, read_run, require_here
-from leadhand.local.supervisor import LINGER_S, Commands
+from leadhand.local.running import API_ONLY, find_running, read_run, require_here
+from leadhand.local.supervisor import Commands
 from leadhand.local.user_settings import with_config
 from leadhand.local.user_state import state_folder
 from leadhand.local.versions import require_not_downgrade
@@ -66,19 +67,21 @@ def ensure(
     say: Say | None = None,
     env: Mapping[str, str] | None = None,
     commands: Commands | None = None,
-    linger_s: float = LINGER_S,
     patience_s: float = _PATIENCE_S,
     importing: bool = False,
+    needs_worker: bool = True,
 ) -> Connection:
     """Connects to the services of a state folder; starts them if they do not run.
 
     By default the folder is that of the environment. A state folder with an unfinished import opens
-    only with `importing`, and without a worker.
+    only with `importing`, and without a worker. Without `needs_worker` it does not wait for the
+    worker, which starts after the API.
 
-    Raises FolderUnfit, FolderNotBound, UserStateUnfit, StackNotStarted, StackElsewhere.
+    Raises FolderUnfit, FolderNotBound, UserStateUnfit, StackNotStarted, StackElsewhere,
+    SettingInvalid.
     """
     env = environment() if env is None else env
-    with_config(env)  # a fault in the file is reported before anything is started
+    linger_of(with_config(env))  # a fault is reported before anything is started
     settings = ClientSettings.from_env(env)
     home = (home or state_folder(env)).absolute()
     require_bound(home, env, importing=importing)
@@ -86,7 +89,7 @@ def ensure(
         home,
         env=env,
         commands=commands,
-        linger_s=linger_s,
+        needs_worker=needs_worker,
         say=say or (lambda _text: None),
     )
     give_up = time.monotonic() + patience_s
@@ -114,6 +117,7 @@ def join(home: Path, *, env: Mapping[str, str]) -> Connection | None:
         commands_lock = file_locks.open_lock(home / "commands.lock")
     try:
         run = read_run(home)
+        file_locks.mark(commands_lock)
         if not (file_locks.share(commands_lock) and find_running(home) is not None and run):
             return None
         if not _is_reachable(home, run):
@@ -134,15 +138,16 @@ class _Entry:
         *,
         env: Mapping[str, str],
         commands: Commands | None,
-        linger_s: float,
+        needs_worker: bool,
         say: Say,
     ) -> None:
         self.home = home_folder.prepare(home)
         self._env = env
         self._commands = commands
-        self._linger_s = linger_s
+        self._needs_worker = needs_worker
         self.say = say
         self._last_text = ""
+        self._commands_lock = -1
         #: The id of this command's own start; '' before that.
         self._attempt = ""
 
@@ -155,9 +160,12 @@ class _Entry:
     def at_work(self, give_up: float) -> Iterator[int]:
         """Hold the shared commands lock; waits while a supervisor that shuts down holds it."""
         with home_folder.fit(self.home):
-            lock = file_locks.open_lock(self.home / "commands.lock")
+            lock = self._commands_lock = file_locks.open_lock(self.home / "commands.lock")
         try:
             with home_folder.fit(self.home):
+                file_locks.mark(lock)
+                if not file_locks.share(lock):
+                    self._rest(give_up)  # a supervisor that looks holds it for a moment
                 while not file_locks.share(lock):
                     self._tell("waiting for the previous services to end")
                     self._rest(give_up)
@@ -179,7 +187,8 @@ class _Entry:
                     os.close(lock)
             else:
                 run = read_run(self.home)
-                if run and _is_reachable(self.home, run):
+                is_up = bool(run) and not (self._needs_worker and run["ready"] == API_ONLY)
+                if is_up and _is_reachable(self.home, run):
                     return run
                 watched = self._watch()
             self._rest(give_up)
@@ -230,7 +239,6 @@ class _Entry:
             *(sys.executable, "-I", "-S", daemonize.__file__),
             *python_module("leadhand.local.supervisor", self._env),
             *("--home", str(self.home)),
-            *("--linger", str(self._linger_s)),
             *("--lock-fd", str(lock), "--attempt", attempt),
             *(("--commands", json.dumps(self._commands._asdict())) if self._commands else ()),
         ]
@@ -250,6 +258,7 @@ class _Entry:
     def _rest(self, give_up: float) -> None:
         if time.monotonic() > give_up:
             raise self._not_started(f"it timed out (last step: {self._last_text or 'none'})")
+        file_locks.mark(self._commands_lock)  # services that end do so at once
         time.sleep(_LOOK_S)
 
     def _not_started(self, why: str) -> StackNotStarted:

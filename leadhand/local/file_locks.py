@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from pathlib import Path
 
 
@@ -37,6 +38,17 @@ def wait(lock: int) -> None:
 def share(lock: int) -> bool:
     """Takes the shared file lock; returns False at once if a process holds the exclusive one."""
     return _try(lock, fcntl.LOCK_SH)
+
+
+def mark(lock: int) -> None:
+    """Changes the mark of the lock file, which every process with the open file can read."""
+    now = time.time_ns()  # finer than the clock of the file system
+    os.utime(lock, ns=(now, now))
+
+
+def read_mark(lock: int) -> int:
+    """Returns the mark of the lock file."""
+    return os.fstat(lock).st_mtime_ns
 
 
 def free(lock: int) -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from leadhand import process_guard
 
 #: Seconds that a killed tree gets to end.
 _VANISH_S = 15.0
+_LOOK_S = 0.01
 
 
 class GuardedProcess:
@@ -51,13 +53,18 @@ class GuardedProcess:
             self._asked = True
             self._process.send_signal(signal.SIGTERM)
 
-    def end(self, *, within_s: float) -> None:
-        """Send SIGTERM to the process; kill its tree if it does not end in time."""
+    def end(self, *, within_s: float, is_urgent: Callable[[], bool] = lambda: False) -> None:
+        """Send SIGTERM to the process; kill its tree if it does not end in time.
+
+        The time is over, too, once `is_urgent` returns True.
+        """
         self.ask_to_end()
-        try:
-            self._process.wait(within_s)
-        except subprocess.TimeoutExpired:
-            self.cut()
+        give_up = time.monotonic() + within_s
+        while self.exit_code is None:
+            if time.monotonic() >= give_up or is_urgent():
+                self.cut()
+                return
+            time.sleep(_LOOK_S)
 
     def cut(self) -> None:
         """Kill the process and all its descendants."""

@@ -1,14 +1,35 @@
-"""Decides when a supervisor stops: no command is attached and no session is live."""
+"""Decides when a supervisor stops: no command came for a while, and no session is live."""
 
 from __future__ import annotations
 
+import math
 import os
+from collections.abc import Mapping
 from typing import Protocol
 
+from leadhand.errors import SettingInvalid
 from leadhand.local import file_locks
 
+#: Seconds that services stay up after the last command, and the variable that sets them.
+LINGER_S = 1800.0
+VARIABLE = "LEADHAND_LINGER"
+_MOST_S = 365 * 24 * 3600.0
 #: Seconds for which an API that does not respond is assumed to have live sessions.
 _BLIND_S = 60.0
+#: Seconds between two looks at the sessions while no command is attached.
+_SESSIONS_LOOK_S = 15.0
+
+
+def linger_of(env: Mapping[str, str]) -> float:
+    """Returns the seconds that services stay up after the last command. Raises SettingInvalid."""
+    text = env.get(VARIABLE) or ""
+    try:
+        seconds = float(text) if text else LINGER_S
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds <= _MOST_S:
+        raise SettingInvalid(VARIABLE, text, "give seconds, from 0 to a year, such as 1800")
+    return seconds
 
 
 class Sessions(Protocol):
@@ -19,40 +40,48 @@ class Sessions(Protocol):
 
 
 class IdleShutdown:
-    """The idle state of one supervisor; time is an argument."""
+    """The idle state of one supervisor; time is an argument.
+
+    The clock starts again with each command, which marks the lock file (`file_locks.mark`), and
+    while a session is live.
+    """
 
     def __init__(self, commands_lock: int, sessions: Sessions, *, linger_s: float) -> None:
         self._commands_lock = commands_lock
         self._sessions = sessions
         self._linger_s = linger_s
+        self._mark = file_locks.read_mark(commands_lock)
         self._idle_since_s: float | None = None
+        self._sessions_due_s = 0.0
         self._blind_since_s: float | None = None
 
     def is_over(self, now_s: float) -> bool:
         """Whether the supervisor was idle long enough to stop; if so, locks new commands out."""
-        if not self._is_unattended() or self._is_wanted(now_s):
-            self._idle_since_s = None
-            return False
-        if self._idle_since_s is None:
+        if self._was_used() or self._idle_since_s is None:
             self._idle_since_s = now_s
-        if now_s - self._idle_since_s < self._linger_s:
-            return False
-        return self._may_leave(now_s)
+        if now_s >= self._sessions_due_s:
+            self._sessions_due_s = now_s + min(self._linger_s, _SESSIONS_LOOK_S)
+            if self._is_wanted(now_s):
+                self._idle_since_s = now_s
+        return now_s - self._idle_since_s >= self._linger_s and self._may_leave(now_s)
 
     def _may_leave(self, now_s: float) -> bool:
-        """Check the sessions again under the exclusive lock: a command may have come and gone."""
+        """Check again under the exclusive lock: a command may have come and gone."""
         if not file_locks.take(self._commands_lock):
             return False
-        if not self._is_wanted(now_s):
+        if file_locks.read_mark(self._commands_lock) == self._mark and not self._is_wanted(now_s):
             return True
         file_locks.free(self._commands_lock)
         return False
 
-    def _is_unattended(self) -> bool:
-        alone = file_locks.take(self._commands_lock)
-        if alone:
-            file_locks.free(self._commands_lock)
-        return alone
+    def _was_used(self) -> bool:
+        """Whether a command is attached, or has been since the last call."""
+        mark, before = file_locks.read_mark(self._commands_lock), self._mark
+        self._mark = mark
+        if not file_locks.take(self._commands_lock):
+            return True
+        file_locks.free(self._commands_lock)
+        return mark != before
 
     def _is_wanted(self, now_s: float) -> bool:
         try:

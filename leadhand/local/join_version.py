@@ -31,7 +31,7 @@ def replace_if_older(home: Path, run: Mapping[str, str], commands_lock: int) -> 
     try:
         if _api_of(run).has_live_session():
             return False
-        end_services(home)
+        end_services(home, hands_back=False)
     except OSError:
         return False
     finally:

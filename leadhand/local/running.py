@@ -16,6 +16,8 @@ from leadhand.local import state_dir as home_folder
 from leadhand.local.errors import StackElsewhere
 
 _LOOK_S = 0.02
+#: What `ready` of `run.json` is until a worker is up.
+API_ONLY = "api"
 #: Seconds in which the services should have ended; the worker gets most of them.
 PATIENCE_S = 60.0
 
@@ -82,8 +84,10 @@ def write_pid(lock: int) -> None:
     os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
 
 
-def end_services(home: Path, *, patience_s: float = PATIENCE_S) -> bool:
+def end_services(home: Path, *, patience_s: float = PATIENCE_S, hands_back: bool = True) -> bool:
     """Stops the services of a state folder in order; returns False if none run.
+
+    Without `hands_back` no step is at work that the worker would hand back: they end at once.
 
     Raises StackElsewhere if they have not ended in time, or cannot be ended from here.
     """
@@ -98,5 +102,16 @@ def end_services(home: Path, *, patience_s: float = PATIENCE_S) -> bool:
         if time.monotonic() > give_up:
             why = f"process {running.pid or 'unknown'} did not end in {patience_s:g} s"
             raise StackElsewhere(str(home), why, f"see {str(home / 'log' / 'supervisor.log')!r}")
+        if not hands_back:
+            _let_command_wait(home)
         time.sleep(_LOOK_S)
     return asked != 0
+
+
+def _let_command_wait(home: Path) -> None:
+    """Mark the lock of commands as a command does that waits for the services' end."""
+    lock = file_locks.open_lock(home / "commands.lock")
+    try:
+        file_locks.mark(lock)
+    finally:
+        os.close(lock)

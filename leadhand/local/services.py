@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -28,8 +28,8 @@ class Service(Protocol):
     def has_ended(self) -> bool:
         """Whether the process has ended, or was never started."""
 
-    def stop(self) -> None:
-        """Stop the process and wait for its end."""
+    def stop(self, is_urgent: Callable[[], bool]) -> None:
+        """Stop the process and wait for its end, only a moment if that is urgent."""
 
 
 class Program:
@@ -65,10 +65,10 @@ class Program:
         if self._process:
             self._process.ask_to_end()
 
-    def stop(self) -> None:
-        """Stop the process; kill it if it does not end in time."""
+    def stop(self, is_urgent: Callable[[], bool]) -> None:
+        """Stop the process; kill it if it does not end in time, or if its end is urgent."""
         if self._process:
-            self._process.end(within_s=self._stop_s)
+            self._process.end(within_s=self._stop_s, is_urgent=is_urgent)
 
 
 class RestartedService:

@@ -10,10 +10,12 @@ so neither process ids nor stale files are trusted:
 - `commands.lock` is shared by every attached command, from before it looks for a supervisor until
   it ends. A supervisor that is idle takes it exclusively, checks the sessions once more, and holds
   it until it has ended. So either the command was first and the supervisor stays, or the command
-  waits for this lock, then finds `supervisor.lock` free and starts the stack again.
+  waits for this lock, then finds `supervisor.lock` free and starts the stack again. Every command
+  marks the file, again and again while it waits: so the supervisor knows when the last one came,
+  and ends its services at once if one waits for that.
 
 `start.json` has the progress of a start and its error. `run.json` has the API's address, from when
-the API and a worker are up until the supervisor stops.
+the API is up until the supervisor stops; `ready` in it says whether a worker is up, too.
 """
 
 from __future__ import annotations
@@ -22,13 +24,14 @@ import argparse
 import contextlib
 import json
 import logging
+import math
 import os
 import secrets
 import signal
 import socket
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
@@ -43,10 +46,10 @@ from leadhand.local.bindings import Binding, require_bound
 from leadhand.local.credentials import own_port, require_answer, user_agents_files
 from leadhand.local.environment import Stack, broker_of, service_environment
 from leadhand.local.errors import EmbeddedError, StackElsewhere, StackNotStarted
-from leadhand.local.idle_shutdown import IdleShutdown
+from leadhand.local.idle_shutdown import IdleShutdown, linger_of
 from leadhand.local.python_module import service_command
 from leadhand.local.redis_server import RedisServer
-from leadhand.local.running import kernel_id, write_pid
+from leadhand.local.running import API_ONLY, kernel_id, write_pid
 from leadhand.local.services import Program, RestartedService
 from leadhand.local.user_settings import digests, with_config
 from leadhand.local.versions import (
@@ -60,11 +63,11 @@ from leadhand.settings import environment
 
 _log = logging.getLogger("leadhand.local.supervisor")
 
-LINGER_S = 10.0
 _START_S = 90.0
 #: How often a service may end during a start before the start fails.
 _ENDS_AT_START = 3
-_LOOK_S = 0.1
+_LOOK_S = 0.25
+_START_LOOK_S = 0.05
 _TAKE_OVER_S = 1.0
 _LIFE_LOOK_S = 0.5
 _LOGS_LOOK_S = 10.0
@@ -98,7 +101,7 @@ class Supervisor:
         binding: Binding,
         commands: Commands,
         env: Mapping[str, str],
-        linger_s: float | None,
+        linger_s: float,
         attempt: str = "",
     ) -> None:
         self._home = home
@@ -108,6 +111,8 @@ class Supervisor:
         self._env = env
         self._linger_s = linger_s
         self._attempt = attempt
+        self._started_at = datetime.now(UTC).isoformat()
+        self._commands_lock = file_locks.open_lock(home / "commands.lock")
         self._code = code_stamp()
         self._proof_key = secrets.token_hex(32)
         self._kept: list[RestartedService] = []
@@ -151,8 +156,13 @@ class Supervisor:
                 "worker", self._commands.worker, home=self._home, env=env, stop_s=_WORKER_STOP_S
             )
             self._keep("worker", worker)
-        self._wait_until_up(stack)
-        self._publish(stack)
+        api = self._local_api(stack)
+        self._wait_until(lambda: _is_ready(api))
+        self._publish(stack, ready=API_ONLY)
+        if not self._binding.importing:
+            self._wait_until(lambda: _has_worker(api, stack.worker_name))
+        self._publish(stack, ready="all")
+        self._tell(stage="up")
         return stack
 
     def _describe(self) -> Stack:
@@ -191,11 +201,9 @@ class Supervisor:
         self._programs.append(program)
         self._kept.append(RestartedService(name, program, began_s=time.monotonic()))
 
-    def _wait_until_up(self, stack: Stack) -> None:
-        api = self._local_api(stack)
+    def _wait_until(self, is_up: Callable[[], bool]) -> None:
         give_up = time.monotonic() + _START_S
-        worker_name = None if self._binding.importing else stack.worker_name
-        while not _is_up(api, worker_name):
+        while not is_up():
             self._look_after_services()
             for kept in self._kept:
                 if kept.ends_in_a_row >= _ENDS_AT_START:
@@ -204,16 +212,14 @@ class Supervisor:
             if time.monotonic() > give_up:
                 why = f"the API and a worker were not up within {_START_S:g} s"
                 raise self._not_started(why, self._kept[-1].service.log)
-            time.sleep(_LOOK_S / 2)
+            time.sleep(_START_LOOK_S)
 
     def _local_api(self, stack: Stack) -> LocalApi:
         return LocalApi(stack.api_port, stack.api_token, proof_key=self._proof_key)
 
     def _serve(self, stack: Stack) -> None:
-        lock = file_locks.open_lock(self._home / "commands.lock")
         sessions = self._local_api(stack)
-        linger_s = float("inf") if self._linger_s is None else self._linger_s
-        life = IdleShutdown(lock, sessions, linger_s=linger_s)
+        life = IdleShutdown(self._commands_lock, sessions, linger_s=self._linger_s)
         life_due = logs_due = 0.0
         while file_locks.is_that_file(self._lock, self._home / "supervisor.lock"):
             now = time.monotonic()
@@ -237,7 +243,7 @@ class Supervisor:
             if news:
                 _log.warning("%s", news)
 
-    def _publish(self, stack: Stack) -> None:
+    def _publish(self, stack: Stack, *, ready: str) -> None:
         home_folder.write_fields(
             self._home / "run.json",
             {
@@ -251,22 +257,28 @@ class Supervisor:
                 "version": own_version(),
                 "python": sys.executable,
                 "api": API,
+                "ready": ready,
+                "linger_s": "" if math.isinf(self._linger_s) else self._linger_s,
                 "settings": json.dumps(digests(self._env)),
-                "started_at": datetime.now(UTC).isoformat(),
+                "started_at": self._started_at,
             },
         )
-        self._tell(stage="up")
 
     def _stop(self) -> None:
-        """Stop the worker and the API together, then Redis, which both need until their end."""
+        """Stop the worker and the API together, then Redis, which both need until their end.
+
+        If a command waits for the end, whatever still runs is killed: what a killed worker had at
+        work is free as soon as the next one starts.
+        """
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
         if file_locks.is_that_file(self._lock, self._home / "supervisor.lock"):
             self._forget_run()
+        mark = file_locks.read_mark(self._commands_lock)
         for program in self._programs:
             program.ask_to_end()
         for kept in reversed(self._kept):
-            kept.service.stop()
+            kept.service.stop(lambda: file_locks.read_mark(self._commands_lock) != mark)
             _log.info("%s has ended", kept.name)
         _log.info("all services have ended")
 
@@ -311,7 +323,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         binding=binding,
         commands=commands_from(options.commands, env),
         env=env,
-        linger_s=None if options.foreground and options.linger is None else _linger(options.linger),
+        linger_s=math.inf if options.foreground else linger_of(env),
         attempt=options.attempt,
     )
     return supervisor.run()
@@ -330,16 +342,11 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
         prog="python -P -m leadhand.local.supervisor", description=__doc__
     )
     parser.add_argument("--home", type=Path, required=True, help="the state folder")
-    parser.add_argument("--linger", type=float, help=f"seconds to stay up when idle ({LINGER_S:g})")
     parser.add_argument("--foreground", action="store_true", help="run until a signal")
     parser.add_argument("--lock-fd", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--attempt", default="", help=argparse.SUPPRESS)
     parser.add_argument("--commands", help=argparse.SUPPRESS)
     return parser.parse_args(argv)
-
-
-def _linger(given: float | None) -> float:
-    return LINGER_S if given is None else given
 
 
 def _take_over(home: Path) -> int:
@@ -360,11 +367,17 @@ def _on_signal(_number: int, _frame: FrameType | None) -> None:
     raise _Terminated
 
 
-def _is_up(api: LocalApi, worker_name: str | None) -> bool:
+def _is_ready(api: LocalApi) -> bool:
     try:
-        if api.is_ready():
-            return worker_name is None or api.has_worker(worker_name)
-        return api.refuses_store()  # commands then say so, and `leadhand store accept` works
+        # Of a refused store commands say so, and `leadhand store accept` works.
+        return api.is_ready() or api.refuses_store()
+    except OSError:
+        return False
+
+
+def _has_worker(api: LocalApi, name: str) -> bool:
+    try:
+        return api.has_worker(name) or api.refuses_store()
     except OSError:
         return False
 

@@ -18,7 +18,7 @@ _SET_BY_US = frozenset({
     "SUPERVISOR_PID", "OWN_REDIS", "IMPORTING", "PROOF_KEY", "STATE_DIR", "API_BIND", "API_URL",
     "WORKER_NAME", "SPILL", "ARTIFACTS", "REDIS_URL",
 })  # fmt: skip
-SETTABLE = SERVER - _SET_BY_US
+SETTABLE = (SERVER - _SET_BY_US) | {"LINGER"}
 
 
 def config_file(env: Mapping[str, str]) -> Path | None:

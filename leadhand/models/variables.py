@@ -10,7 +10,7 @@ _PREFIX = "LEADHAND_"
 CLIENT = frozenset({
     "URL", "TOKEN", "SESSION", "STEP", "ITERATION", "HOME", "REDIS_URL", "KEY", "PROMPT_FILE",
     "DEBUG", "REDIS_SERVER", "TREE", "SESSION_TOKEN", "LOCK", "LOCK_FENCE",
-    "GUARD_GLOBAL_MAX", "GUARD_STAGE_MAX", "GUARD_STALE_TIMEOUT",
+    "GUARD_GLOBAL_MAX", "GUARD_STAGE_MAX", "GUARD_STALE_TIMEOUT", "LINGER",
 })  # fmt: skip
 #: What server processes read.
 SERVER = frozenset({

@@ -16,9 +16,9 @@ MakeProject = Callable[..., Project]
 @pytest.fixture(scope="session")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     """A folder whose services stay up; they leave by themselves when this process is gone."""
-    host = Project(tmp_path_factory.mktemp("host"))
+    host = Project(tmp_path_factory.mktemp("host"), LEADHAND_LINGER="0.2")
     try:
-        with ensure(host.state, env=host.env, linger_s=0.2):
+        with ensure(host.state, env=host.env):
             yield host
     finally:
         host.close()

@@ -62,6 +62,7 @@ class Project:
             # Bodies of tests wait for a file: a worker that ends need not wait for them.
             "LEADHAND_DRAIN_S": "0.5",
             "LEADHAND_CONCURRENCY": "2",
+            "LEADHAND_LINGER": "10",
             "LEADHAND_HOME": str(self.state),
             **env,
         }
@@ -130,7 +131,7 @@ class Project:
     def up(self) -> httpx2.Client:
         """Keep the services running by `leadhand up`; a client with their token."""
         process = self.begin("up")
-        wait_until(lambda: self.run or process.poll() is not None, timeout=20)
+        wait_until(lambda: self.run.get("ready") == "all" or process.poll() is not None, timeout=20)
         assert process.poll() is None, process.communicate()
         return self.api()
 

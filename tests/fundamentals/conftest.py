@@ -34,13 +34,14 @@ def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     project = Project(
         folder,
         LEADHAND_CONCURRENCY="4",
+        LEADHAND_LINGER="0.2",
         LEADHAND_AGENTS=str(folder / "agents.toml"),
         LEADHAND_FLOWS=str(folder / "flows"),
     )
     project.write("agents.toml", AGENTS)
     project.write("flows/README.md", "Lessons write their flows here.")
     try:
-        with ensure(project.state, env=project.env, linger_s=0.2):
+        with ensure(project.state, env=project.env):
             yield project
     finally:
         project.close()

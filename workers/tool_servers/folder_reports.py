@@ -19,8 +19,10 @@ from workers.tool_servers.manager import ToolServers
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two looks for questions, and after which a report is made again.
-LOOK_S, AGAIN_S = 0.2, 2.0
+#: Seconds between two looks for questions, while there are some and while there are none.
+LOOK_S, QUIET_LOOK_S = 0.2, 0.5
+#: Seconds after which a report is made again.
+AGAIN_S = 2.0
 #: Seconds that the first report waits for MCP servers to list their tools.
 SERVERS_S = 8.0
 #: A process that runs steps with MCP servers of a folder asks for them so often.
@@ -120,7 +122,7 @@ class FolderReporter:
             folder.reported, folder.stored_s = text, now_s
 
     def _run(self) -> None:
-        while not self._stop.wait(LOOK_S):
+        while not self._stop.wait(LOOK_S if self._folders else QUIET_LOOK_S):
             try:
                 self.look()
             except StoreAway as error:

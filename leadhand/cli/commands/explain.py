@@ -25,7 +25,7 @@ def explain_command(*, session: str, as_json: bool) -> int:
     """
     from leadhand.cli.connect import open_client
 
-    with open_client() as client:
+    with open_client(needs_worker=False) as client:
         view = client.explain(session)
     if as_json:
         echo_json(view)

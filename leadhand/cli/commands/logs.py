@@ -38,7 +38,7 @@ def logs_command(*, session: str, follow: bool, output: bool, as_json: bool) -> 
     from leadhand.cli.render.session_text import head_line
     from leadhand.client.event_trail import OUTPUT
 
-    with open_client() as client, ExitStack() as stack:
+    with open_client(needs_worker=False) as client, ExitStack() as stack:
         view = client.session(session)
         picture, written = first_picture(view), OutputLines()
         if not as_json:

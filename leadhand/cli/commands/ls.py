@@ -95,7 +95,7 @@ def ls_command(
     here = None if everywhere else _folder(folder)
     if archived:
         wanted["archived"] = "only"
-    with open_client() as client:
+    with open_client(needs_worker=False) as client:
         page = _found(client, limit=limit, status=status or None, folder=here, **wanted)
     if as_json:
         echo_json(page)
@@ -162,7 +162,7 @@ def _needs_me(limit: int, *, as_json: bool) -> int:
     """List the sessions that need a person, the newest call first."""
     from leadhand.cli.connect import open_client
 
-    with open_client() as client:
+    with open_client(needs_worker=False) as client:
         page = client.attention(limit=limit)
     if as_json:
         echo_json(page)

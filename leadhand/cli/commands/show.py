@@ -87,7 +87,7 @@ def show_command(
         return _show_plan_diff(session, task, unmerged=unmerged, as_json=as_json)
     if iteration is not None:
         return _show_diffs(session, iteration or None, as_json=as_json)
-    with open_client() as client:
+    with open_client(needs_worker=False) as client:
         view = client.session(session)
         ledger = list(whole_ledger(client, session))
         # The iterations of a single loop have all of its steps.
@@ -110,7 +110,7 @@ def _show_output(session: str, step: str, *, as_json: bool) -> int:
     from leadhand.cli.connect import open_client, tell
     from leadhand.cli.render.output_text import attempt_lines
 
-    with open_client() as client:
+    with open_client(needs_worker=False) as client:
         found = client.output(session, step=step, limit=1)
         known = [] if found else [view.address for view in client.output(session, limit=32)]
     if as_json:
@@ -129,7 +129,7 @@ def _show_plan_diff(session: str, task: str | None, *, unmerged: bool, as_json: 
     from leadhand.cli.connect import open_client
     from leadhand.cli.plans.home import show_plan_diff
 
-    with open_client() as client:
+    with open_client(needs_worker=False) as client:
         return show_plan_diff(client, session, task, unmerged=unmerged, as_json=as_json)
 
 
@@ -137,7 +137,7 @@ def _show_diffs(session: str, iteration: int | None, *, as_json: bool) -> int:
     from leadhand.cli.connect import open_client
     from leadhand.cli.plans.home import show_plan_diff
 
-    with open_client() as client:
+    with open_client(needs_worker=False) as client:
         if iteration is None and client.session(session).kind == "plan":
             return show_plan_diff(client, session, None, unmerged=False, as_json=as_json)
         ledger = list(whole_ledger(client, session))

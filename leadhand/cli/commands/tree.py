@@ -21,7 +21,7 @@ def tree_command(*, session: str, limit: int, as_json: bool) -> int:
     from leadhand.cli.connect import open_client
     from leadhand.cli.render.tree_text import tree_lines
 
-    with open_client() as client:
+    with open_client(needs_worker=False) as client:
         view = client.tree(session, limit=limit)
     if as_json:
         echo_json(view)

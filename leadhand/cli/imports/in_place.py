@@ -49,7 +49,8 @@ def import_sessions(
 
 def _stop_all(home: Path, env: Mapping[str, str], say: Callable[[str], None]) -> list[SessionView]:
     own = {name: text for name, text in env.items() if name not in OTHER_REDIS}
-    with ensure(home, say=say, env=own, linger_s=0, importing=True) as connection:
+    own["LEADHAND_LINGER"] = "0"
+    with ensure(home, say=say, env=own, importing=True) as connection:
         found = stop_all(connection, say)
     wait_until_unused(connection.home)
     return found

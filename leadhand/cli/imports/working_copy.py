@@ -62,7 +62,8 @@ def opened_copy(
         if is_own:  # otherwise it may name a program that somebody else put there
             _copy_one(folder.resolve() / "redis" / RECORD, home / "redis" / RECORD)
         own = {name: text for name, text in env.items() if name not in OTHER_REDIS}
-        with ensure(home, env=own, linger_s=0, importing=True) as connection:
+        own["LEADHAND_LINGER"] = "0"
+        with ensure(home, env=own, importing=True) as connection:
             stop_all(connection, say)
             yield Opened(home, read_run(home)["redis_url"], binding.secret, is_own)
         wait_until_unused(home)

@@ -29,6 +29,18 @@ def age(at: str, now: datetime | None = None) -> str:
     return "now"
 
 
+def duration(seconds: float) -> str:
+    """Formats seconds in the largest unit of which they are a whole number.
+
+    >>> duration(1800.0), duration(90.0), duration(0.2), duration(86_400.0)
+    ('30 min', '90 s', '0.2 s', '1 d')
+    """
+    for size, unit in _UNITS:
+        if seconds and seconds % size == 0:
+            return f"{seconds / size:g} {unit}"
+    return f"{seconds:g} s"
+
+
 def local_time(at: str) -> str:
     """Formats an ISO time in the local time zone with its age; other text is returned as it is.
 

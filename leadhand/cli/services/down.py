@@ -40,11 +40,11 @@ def end_services_here(home: Path) -> bool:
     if at_work:
         verb = "continues" if at_work == 1 else "continue"
         tell(f"{plural(at_work, 'active session')} {verb} when the services start again")
-    return end_services(home)
+    return end_services(home, hands_back=at_work != 0)
 
 
-def _count_active(run: Mapping[str, str]) -> int:
-    """How many sessions are at work, at most a page; 0 if the API does not answer."""
+def _count_active(run: Mapping[str, str]) -> int | None:
+    """How many sessions are at work, at most a page; None if the API does not answer."""
     from leadhand.client.client import Client
     from leadhand.errors import LeadhandError
     from leadhand.local.api_probe import WANTS_LIFE
@@ -52,12 +52,12 @@ def _count_active(run: Mapping[str, str]) -> int:
 
     url, key = run.get("url"), run.get("proof_key")
     if not url:
-        return 0
+        return None
     try:
         # Another program may have the port by now: it does not get the token.
         if key and not proves_itself(urlsplit(url).port or 0, key):
-            return 0
+            return None
         with Client(url, run.get("token", ""), timeout_s=5.0, patience_s=0.0) as client:
             return len(client.sessions(status=WANTS_LIFE, limit=500).items)
     except (LeadhandError, OSError):
-        return 0
+        return None

@@ -13,8 +13,8 @@ def restart_command() -> int:
     """Restart your services, with this version and these settings.
 
     Settings are read from config.toml of your configuration, and from LEADHAND_ variables of this
-    command. Active sessions continue. Services without work end after a while, and the next
-    command starts them again with its own variables.
+    command. Active sessions continue. Services without work end 30 minutes after the last command
+    (LEADHAND_LINGER), and the next command starts them again with its own variables.
     """
     from leadhand.local.connect import ensure
     from leadhand.local.user_state import state_folder

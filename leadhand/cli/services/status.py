@@ -9,7 +9,7 @@ import click
 
 from leadhand.cli.exit_codes import DONE, HALTED
 from leadhand.cli.render.tables import echo_json
-from leadhand.cli.render.times import age
+from leadhand.cli.render.times import age, duration
 from leadhand.models.text import plain
 
 
@@ -41,12 +41,26 @@ def status_command(*, folder_only: bool, as_json: bool) -> int:
 
 
 def _facts(home: Path, defining: Path | None, run: dict[str, Any]) -> dict[str, Any]:
-    names = ("pid", "url", "version", "python", "started_at")
+    names = ("pid", "url", "version", "python", "started_at", "linger_s")
     facts = {name: run.get(name) for name in names}
-    pid = facts["pid"]
-    shown = {**facts, "pid": int(pid) if pid else None}
+    pid, linger_s = facts["pid"], facts["linger_s"]
+    shown = {
+        **facts,
+        "pid": int(pid) if pid else None,
+        "linger_s": float(linger_s) if linger_s else None,
+    }
     definitions = str(defining) if defining is not None else None
     return {"folder": str(home), "definitions": definitions, "running": bool(run), **shown}
+
+
+def _end(linger_s: float | None) -> str:
+    """When the services end by themselves."""
+    if linger_s is None:
+        return "they run until `leadhand up` or `leadhand down` ends them"
+    return (
+        f"they end {duration(linger_s)} after the last command, if no session is active "
+        "(LEADHAND_LINGER)"
+    )
 
 
 def _lines(facts: dict[str, Any], *, starts: bool) -> list[str]:
@@ -60,6 +74,7 @@ def _lines(facts: dict[str, Any], *, starts: bool) -> list[str]:
     since = age(facts["started_at"]) if facts["started_at"] else "?"
     return [
         f"the services run at {plain(facts['url'])}, started {since}, as process {facts['pid']}",
+        _end(facts["linger_s"]),
         f"version: {plain(facts['version'] or 'unknown')} of {plain(facts['python'] or '?')}",
         *folders,
     ]

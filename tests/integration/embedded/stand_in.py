@@ -28,7 +28,7 @@ class Api(BaseHTTPRequestHandler):
         elif self.path == "/v1/workers":
             names = Path("worker").read_text().split() if Path("worker").exists() else []
             self.answer(200, {"items": [{"name": name} for name in names], "next": None})
-        elif self.path.startswith("/v1/sessions?status=waiting"):
+        elif "status=waiting" in self.path:
             self.answer(200, {"items": [{}] if Path("live").exists() else [], "next": None})
         else:
             self.answer(200, {"items": [], "next": None})
@@ -63,9 +63,21 @@ def slow_worker() -> None:
     worker()
 
 
+def stubborn() -> None:
+    """A worker that takes its time to end, as one with steps at work."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    worker()
+    time.sleep(600)
+
+
+def absent() -> None:
+    """A worker that is never up."""
+    signal.pause()
+
+
 def broken() -> None:
     sys.exit("the stand-in is broken")
 
 
 if __name__ == "__main__":
-    {"api": api, "worker": worker, "slow_worker": slow_worker, "broken": broken}[sys.argv[1]]()
+    globals()[sys.argv[1]]()

@@ -8,6 +8,7 @@ import signal
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,12 @@ import psutil
 import pytest
 import redis
 
+from leadhand.errors import SettingInvalid
 from leadhand.local import file_locks
 from leadhand.local.bindings import require_bound
 from leadhand.local.connect import Connection, ensure
 from leadhand.local.errors import FolderUnfit, StackElsewhere, StackNotStarted
+from leadhand.local.running import end_services
 from leadhand.local.supervisor import Commands
 from leadhand.settings import environment
 from tests.processes import kill, runs, words
@@ -41,10 +44,10 @@ def folder(home: Path) -> Path:
 def join(home: Path) -> Iterator[Join]:
     """Joins the folder's stack as a command does; at the end nothing of it is left."""
     env = {name: value for name, value in environment().items() if "LEADHAND" not in name}
-    usual: dict[str, Any] = {"env": env, "commands": STAND_INS, "linger_s": 0.2}
     joined: list[Connection] = []
 
-    def join(cwd: Path = home.parent, **options: Any) -> Connection:
+    def join(cwd: Path = home.parent, *, linger_s: float = 0.2, **options: Any) -> Connection:
+        usual = {"env": {**env, "LEADHAND_LINGER": str(linger_s)}, "commands": STAND_INS}
         joined.append(ensure(cwd / ".leadhand", **{**usual, **options}))
         return joined[-1]
 
@@ -57,11 +60,12 @@ def join(home: Path) -> Iterator[Join]:
 def command_in(folder: Path, services: Commands) -> list[str]:
     """A command that joins, prints the address and is at work until its input ends."""
     script = (
-        "import sys, json, pathlib; from leadhand.local.connect import ensure; "
+        "import os, sys, json, pathlib; from leadhand.local.connect import ensure; "
         "from leadhand.local.supervisor import Commands; "
         "services = Commands(**json.loads(sys.argv[2])); "
         "home = pathlib.Path(sys.argv[1]) / '.leadhand'; "
-        "connection = ensure(home, commands=services, linger_s=0.2); "
+        "os.environ['LEADHAND_LINGER'] = '0.2'; "
+        "connection = ensure(home, commands=services); "
         "print(connection.url, flush=True); sys.stdin.read()"
     )
     return [sys.executable, "-P", "-c", script, str(folder), json.dumps(services._asdict())]
@@ -267,6 +271,57 @@ def test_stack_stays_while_a_session_waits(join: Join):
         supervisor.wait(2)
     live.unlink()
     wait_until(lambda: is_gone(connection.home))
+
+
+def test_command_that_needs_no_worker_does_not_wait_for_it(join: Join):
+    services = STAND_INS._replace(worker=(*STAND_IN, "absent"))
+    connection = join(commands=services, needs_worker=False)
+    assert run_of(connection.home)["ready"] == "api"
+    with pytest.raises(StackNotStarted, match="it timed out"):
+        join(commands=services, patience_s=0.5)
+
+
+def test_command_does_not_wait_for_a_worker_that_takes_its_time_to_end(join: Join):
+    services = STAND_INS._replace(worker=(*STAND_IN, "stubborn"))
+    connection = join(commands=services)
+    before = tree(connection.home)
+    before[0].terminate()
+    wait_until(lambda: is_gone(connection.home))  # now its worker has 15 s to end
+    began = time.monotonic()
+    ended: list[float] = []
+
+    def note(text: str) -> None:
+        if text == "starting Leadhand's services":
+            ended.append(time.monotonic() - began)
+
+    join(say=note)
+    assert not any(map(runs, before))
+    assert ended[0] < 5  # of 15; under a second unless the machine is busy
+
+
+def test_restart_does_not_wait_for_a_worker_without_work(join: Join):
+    connection = join(commands=STAND_INS._replace(worker=(*STAND_IN, "stubborn")))
+    began = time.monotonic()
+    assert end_services(connection.home, hands_back=False)
+    assert time.monotonic() - began < 5
+
+
+def test_every_command_starts_the_clock_of_the_services_anew(join: Join):
+    connection = join(linger_s=2)
+    supervisor = tree(connection.home)[0]
+    connection.close()
+    until = time.monotonic() + 4
+    while time.monotonic() < until:
+        join(linger_s=2).close()
+    assert supervisor.is_running()
+    supervisor.wait(10)
+
+
+@pytest.mark.parametrize("text", ["soon", "-1", "nan", "1e12"])
+def test_linger_that_is_no_time_is_refused_before_a_start(join: Join, text: str, home: Path):
+    with pytest.raises(SettingInvalid, match=r"LEADHAND_LINGER.*give seconds"):
+        join(env=environment() | {"LEADHAND_LINGER": text})
+    assert not (home / "start.json").exists()
 
 
 def test_stack_of_a_removed_folder_ends(join: Join):

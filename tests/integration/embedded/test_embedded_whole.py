@@ -24,7 +24,8 @@ def folder(home: Path):
 def join(folder: Path, *, lease_s: int = 2) -> Connection:
     env = {name: value for name, value in environment().items() if "LEADHAND" not in name}
     ours = {"LEADHAND_CONCURRENCY": "2", "LEADHAND_LEASE_S": str(lease_s)}
-    return ensure(folder / ".leadhand", env=env | ours, linger_s=0.2)
+    ours["LEADHAND_LINGER"] = "0.2"
+    return ensure(folder / ".leadhand", env=env | ours)
 
 
 def submit(connection: Connection, doer: str) -> str:

@@ -73,7 +73,7 @@ def test_busy_services_of_an_older_version_are_used_and_it_is_said_once(
     before.close()
     said: list[str] = []
     for _ in range(2):
-        join(say=said.append).close()
+        join(linger_s=600, say=said.append).close()
     assert len(said) == 1
     assert run_of(before.home)["version"] == "0.0.1"
     (before.home / "live").unlink()
@@ -91,7 +91,7 @@ def test_an_older_command_uses_newer_services_and_says_nothing(join: Join) -> No
     play(before, version="99.0")
     before.close()
     said: list[str] = []
-    join(say=said.append)
+    join(linger_s=600, say=said.append)
     assert said == []
     assert run_of(before.home)["version"] == "99.0"
 

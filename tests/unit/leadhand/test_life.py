@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from leadhand.local import file_locks
-from leadhand.local.idle_shutdown import IdleShutdown
+from leadhand.local.idle_shutdown import IdleShutdown, linger_of
 
 
 class Sessions:
@@ -18,8 +18,10 @@ class Sessions:
     def __init__(self) -> None:
         self.live = [False]
         self.away = False
+        self.on_look: Callable[[], None] = lambda: None
 
     def has_live_session(self) -> bool:
+        self.on_look()
         if self.away:
             raise ConnectionError("away")
         return self.live.pop(0) if len(self.live) > 1 else self.live[0]
@@ -60,7 +62,21 @@ def test_command_at_work_keeps_it_alive_and_the_lingering_begins_anew(
     file_locks.share(command)
     assert not life.is_over(20.0)
     file_locks.free(command)
-    assert [life.is_over(now_s) for now_s in (21.0, 30.0, 31.0)] == [False, False, True]
+    assert [life.is_over(now_s) for now_s in (29.9, 30.0)] == [False, True]
+
+
+def test_short_command_between_two_looks_starts_the_clock_anew(life: IdleShutdown, command: int):
+    assert not life.is_over(0.0)
+    file_locks.mark(command)
+    assert [life.is_over(now_s) for now_s in (9.0, 18.9, 19.0)] == [False, False, True]
+
+
+def test_command_that_came_and_went_in_the_last_moment_keeps_it_alive(
+    life: IdleShutdown, sessions: Sessions, command: int
+):
+    life.is_over(0.0)
+    sessions.on_look = lambda: file_locks.mark(command)
+    assert not life.is_over(10.0)
 
 
 def test_live_session_keeps_it_alive(life: IdleShutdown, sessions: Sessions):
@@ -87,5 +103,14 @@ def test_session_that_came_in_the_last_moment_opens_the_door_again(
 
 def test_api_that_is_away_is_trusted_for_a_while_only(life: IdleShutdown, sessions: Sessions):
     sessions.away = True
-    answers = [life.is_over(now_s) for now_s in (0.0, 59.0, 60.0, 69.0, 70.0)]
-    assert answers == [False, False, False, False, True]
+    answers = [life.is_over(now_s) for now_s in (0.0, 59.0, 68.0, 69.0)]
+    assert answers == [False, False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("env", "seconds"), [({}, 1800), ({"LEADHAND_LINGER": ""}, 1800), ({"LEADHAND_LINGER": "0"}, 0)]
+)
+def test_services_stay_for_thirty_minutes_unless_a_variable_says_otherwise(
+    env: dict[str, str], seconds: float
+):
+    assert linger_of(env) == seconds

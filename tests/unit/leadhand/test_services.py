@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from leadhand.local.errors import FolderUnfit
@@ -27,7 +28,7 @@ class Scripted:
     def has_ended(self) -> bool:
         return not self.runs
 
-    def stop(self) -> None:
+    def stop(self, is_urgent: Callable[[], bool]) -> None:
         self.runs = False
 
 

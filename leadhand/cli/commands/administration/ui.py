@@ -24,7 +24,7 @@ def ui_command(*, only_print: bool) -> int:
         if only_print or not webbrowser.open(link.url):
             click.echo(link.url)
         if only_print and own:
-            tell("these services end when nothing runs; `leadhand up` keeps them up")
+            tell("the services end some time after the last command; `leadhand up` keeps them up")
         elif own:
             tell("the dashboard is open; Ctrl-C ends this command, sessions continue")
             _wait_for_interrupt()
