@@ -12,6 +12,8 @@ from pydantic import BaseModel, ConfigDict
 WORKSPACE = "workspace"
 #: The node that commits what is left in a worktree once the task's work was accepted.
 KEEP = "keep"
+#: The name before the slash of all branches that are made; no branch can have it.
+RESERVED = "leadhand"
 Kind = Literal["worktree", "copy"]
 
 

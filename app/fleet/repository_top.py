@@ -1,4 +1,4 @@
-"""Finds where in its repository a folder is, as far as this process can see it. Runs no git."""
+"""Reads a folder's place and branches in its repository, if this process sees it. Runs no git."""
 
 from __future__ import annotations
 
@@ -18,3 +18,26 @@ def prefix_in_repository(folder: str) -> str:
     except OSError:
         return ""
     return ""
+
+
+def has_branch(folder: str, name: str) -> bool:
+    """Whether a folder's repository has a branch, as far as its files show that."""
+    ref = f"refs/heads/{name}"
+    try:
+        above = (one / ".git" for one in (Path(folder), *Path(folder).parents))
+        found = next((one for one in above if one.exists()), None)
+        if found is None:
+            return False
+        common = found if found.is_dir() else _common_of(found)
+        packed = common / "packed-refs"
+        lines = packed.read_text(errors="replace").splitlines() if packed.is_file() else []
+        return (common / ref).is_file() or any(line.endswith(f" {ref}") for line in lines)
+    except OSError:
+        return False
+
+
+def _common_of(file: Path) -> Path:
+    """The directory that all worktrees share, from the file `.git` of a linked one."""
+    own = file.parent / file.read_text().removeprefix("gitdir:").strip()
+    common = own / "commondir"
+    return own / common.read_text().strip() if common.is_file() else own

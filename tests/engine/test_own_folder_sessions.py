@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from app.errors import ControlRefused, InvalidDocument
 from app.operations.step_verbs.fork import Wish
 from leadhand.flows.documents import AnyDocument
 from tests.engine.world import World
+from tests.unit.workers.folders.repositories import ENV
 from workers.attempt.park import park
 from workers.folders.root_check import folder_failure
 
@@ -77,6 +79,27 @@ def test_user_may_work_in_the_folder_meanwhile(world: World, tmp_path: Path) -> 
 def test_document_without_a_folder_is_refused(world: World) -> None:
     with pytest.raises(InvalidDocument, match="name the folder"):
         submit(world, LOOP)
+
+
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_branch_in_the_way_of_own_branches_is_refused_at_the_submit(
+    world: World, tmp_path: Path, *, is_packed: bool
+) -> None:
+    repo, linked = tmp_path / "repo", tmp_path / "linked"
+    for words in (
+        ["init", "-q", str(repo)],
+        ["-C", str(repo), "commit", "-qm", "1", "--allow-empty"],
+        ["-C", str(repo), "worktree", "add", "-q", str(linked)],
+        ["-C", str(repo), "branch", "leadhand"],
+        *([["-C", str(repo), "pack-refs", "--all"]] if is_packed else []),
+    ):
+        subprocess.run(["git", *words], check=True, env=ENV)
+    (linked / "sub").mkdir()
+    for folder in (repo, linked, linked / "sub"):
+        with pytest.raises(InvalidDocument, match="the branch 'leadhand' is in the way"):
+            submit(world, LOOP | {"cwd": str(folder)})
+    subprocess.run(["git", "branch", "-m", "leadhand", "other"], check=True, env=ENV, cwd=repo)
+    submit(world, LOOP | {"cwd": str(linked)})
 
 
 def test_every_node_waits_for_the_folder_and_is_waited_for(world: World, tmp_path: Path) -> None:

@@ -41,6 +41,7 @@ from workers.workspaces.own_folders import (
     open_folder,
 )
 from workers.workspaces.repository import count_uncommitted
+from workers.workspaces.worktree_checks import agent_warnings
 
 #: What the steps of this module do.
 STEPS = frozenset({"open", "close", "apply", "discard"})
@@ -154,6 +155,8 @@ def _opened(
             return failed
         if state is not None:
             mark_opened(home)
+        if record.kind == "worktree":
+            warnings += agent_warnings(git, home.path)
     where = f", branch {record.branch} from {record.base}" if record.branch else ""
     outcome = _done(f"{record.kind} {home.path}{where}")
     return outcome.model_copy(update={"warning": "; ".join(warnings)}) if warnings else outcome

@@ -35,7 +35,8 @@ from workers.workspaces.copy_back import write_digests
 from workers.workspaces.fast_forward import require_movable
 from workers.workspaces.git import Cancelled, Git, WorkspaceRefused
 from workers.workspaces.layout import Record, Shelf, read_record, reopen
-from workers.workspaces.repository import count_uncommitted, find_repository
+from workers.workspaces.repository import OTHERWISE, count_uncommitted, find_repository
+from workers.workspaces.worktree_checks import agent_warnings, check_repository
 from workers.workspaces.worktrees import Place
 
 
@@ -149,6 +150,7 @@ def _survey(task: BodyTask, git: Git) -> Outcome:
         shelf = Shelf.of(root, git.folder)
         survey = Survey(kind="copy", shelf=str(shelf.of_plan(task.session)))
         return _done(f"each task works in a copy of {git.folder}", survey.model_dump())
+    check_repository(git, OTHERWISE)
     shelf = Shelf.of(root, found.common)
     survey = Survey(
         kind="worktree", shelf=str(shelf.of_plan(task.session)), prefix=found.prefix,
@@ -160,12 +162,12 @@ def _survey(task: BodyTask, git: Git) -> Outcome:
         survey = survey.model_copy(update=merging)
     target = found.target.removeprefix("refs/heads/")
     outcome = _done(f"each task works in a worktree, from {target}", survey.model_dump())
+    warnings = agent_warnings(git)
     changes = count_uncommitted(git)
-    if not changes:
-        return outcome
-    what = "1 uncommitted change is" if changes == 1 else f"{changes} uncommitted changes are"
-    warning = f"{what} in no worktree: tasks start from the commits of {target}"
-    return outcome.model_copy(update={"warning": warning})
+    if changes:
+        what = "1 uncommitted change is" if changes == 1 else f"{changes} uncommitted changes are"
+        warnings.insert(0, f"{what} in no worktree: tasks start from the commits of {target}")
+    return outcome.model_copy(update={"warning": "; ".join(warnings)}) if warnings else outcome
 
 
 def _merge_into(task: BodyTask, git: Git, home: str) -> dict[str, JsonValue]:

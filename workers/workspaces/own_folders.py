@@ -20,7 +20,7 @@ from workers.workspaces.extras import forget_prepared
 from workers.workspaces.git import Git, GitMissing, WorkspaceRefused
 from workers.workspaces.layout import Record, Shelf, read_record, write_record
 from workers.workspaces.repository import Repository, find_repository
-from workers.workspaces.version import check_version
+from workers.workspaces.worktree_checks import check_repository
 from workers.workspaces.worktrees import Place
 
 _OTHERWISE = "or start the session without a worktree"
@@ -202,7 +202,7 @@ def _repository(git: Git, otherwise: str) -> Repository | None:
     try:
         found = find_repository(git, otherwise)
         if found is not None:
-            check_version(git, otherwise)
+            check_repository(git, otherwise)
     except GitMissing:
         raise WorkspaceRefused(f"git is not installed; install it, {otherwise}") from None
     return found

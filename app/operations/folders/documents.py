@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from app.domain.workspaces import OwnFolder
+from app.domain.workspaces import RESERVED, OwnFolder
 from app.errors import InvalidDocument
-from app.fleet.repository_top import prefix_in_repository
+from app.fleet.repository_top import has_branch, prefix_in_repository
 from app.settings import Settings
 from leadhand.flows.documents import AnyDocument
 from leadhand.graphs.documents import GraphDocument
@@ -23,6 +23,9 @@ def own_folder(document: AnyDocument, settings: Settings) -> OwnFolder | None:
         return None
     if document.cwd is None:
         raise InvalidDocument("worktree", True, "name the folder to start from in cwd")
+    if has_branch(document.cwd, RESERVED):
+        hint = f"the branch {RESERVED!r} is in the way of branches named {RESERVED}/ID; rename it"
+        raise InvalidDocument("worktree", True, f"{hint} (git branch -m {RESERVED} OTHER)")
     own = own_folder_from(document.cwd, settings)
     asked = document.worktree
     if not isinstance(asked, WorktreeOptions):

@@ -14,6 +14,7 @@ from app.domain.workspaces import RecordedState
 from tests.unit.workers.folders.repositories import ENV, git
 from tests.unit.workers.folders.session_homes import OneHome
 from workers.workspaces.git import WorkspaceRefused
+from workers.workspaces.worktree_checks import agent_warnings, check_repository
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
@@ -123,7 +124,7 @@ def test_full_disk(one: OneHome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         (lambda repo: (repo / ".git/rebase-merge").mkdir(), "a rebase is in progress"),
         (lambda repo: git(repo, "update-ref", "-d", "HEAD"), "has no commit to start from"),
         (lambda repo: (repo / ".git/HEAD").write_text("?"), "cannot be used: "),
-        (lambda repo: git(repo, "branch", "leadhand"), "'refs/heads/leadhand' exists"),
+        (lambda repo: git(repo, "branch", "leadhand"), "the branch 'leadhand' is in the way"),
     ],
 )
 def test_repository_that_worktrees_cannot_be_made_of(
@@ -187,13 +188,58 @@ def test_filters_such_as_those_of_lfs(one: OneHome) -> None:
     assert git(one.origin, "show", "HEAD:large.bin") == "CHANGED"
 
 
-def test_filter_that_is_not_installed(one: OneHome) -> None:
-    one.user_commits(".gitattributes", "*.bin filter=lfs\n")
+def with_filter(one: OneHome, command: str, *, required: bool = True) -> None:
+    """Commit a file of the filter `lfs`, and set the filter to a command afterwards."""
+    one.user_commits(".gitattributes", "*.bin filter=lfs -text\n")
     one.user_commits("large.bin", "content\n")
-    git(one.origin, "config", "filter.lfs.smudge", "no-such-program")
-    git(one.origin, "config", "filter.lfs.required", "true")
-    assert "cannot run no-such-program" in refused(one)
+    git(one.origin, "config", "filter.lfs.process", command)
+    git(one.origin, "config", "filter.lfs.required", str(required).lower())
+
+
+def test_filter_that_is_not_installed(one: OneHome) -> None:
+    with_filter(one, "no-such-program filter-process")
+    why = "files of the repository need the program 'no-such-program' (git's filter 'lfs')"
+    assert refused(one).startswith(why)
     assert git(one.origin, "branch", "--list", "leadhand/*") == ""
+    with pytest.raises(WorkspaceRefused, match="need the program 'no-such-program'"):
+        check_repository(one.git, "or what")
+    git(one.origin, "update-index", "--force-remove", "large.bin")
+    git(one.origin, "commit", "-qm", "No such files")
+    (one.origin / "large.bin").unlink()
+    works(one)
+
+
+def test_filter_without_which_git_goes_on_is_a_warning(one: OneHome) -> None:
+    with_filter(one, "no-such-program", required=False)
+    assert "as they are stored" in agent_warnings(one.git)[0]
+    git(one.origin, "config", "--remove-section", "filter.lfs")
+    (warning,) = agent_warnings(one.git)
+    assert warning.endswith("it is not configured on the worker (git lfs install)")
+    works(one)
+
+
+def test_signer_of_agents_commits_is_named(one: OneHome) -> None:
+    one.open()
+    assert agent_warnings(one.git, one.home.path) == []
+    git(one.origin, "config", "commit.gpgsign", "true")
+    git(one.origin, "config", "gpg.program", "cat")
+    assert "waits if cat asks for a passphrase" in agent_warnings(one.git, one.home.path)[0]
+    git(one.origin, "config", "gpg.program", "no-such-signer")
+    (warning,) = agent_warnings(one.git, one.home.path)
+    assert "'no-such-signer' is not installed on the worker" in warning
+    works(one)
+
+
+def test_hooks_in_an_ignored_folder_are_named_unless_the_worktree_has_them(one: OneHome) -> None:
+    one.user_commits(".gitignore", ".husky/_/\n")
+    git(one.origin, "config", "core.hooksPath", ".husky/_")
+    assert agent_warnings(one.git) == []
+    (one.origin / ".husky" / "_").mkdir(parents=True)
+    one.open()
+    (warning,) = agent_warnings(one.git, one.home.path)
+    assert "git ignores '.husky/_' (core.hooksPath)" in warning
+    (one.home.path / ".husky" / "_").mkdir(parents=True)
+    assert agent_warnings(one.git, one.home.path) == []
 
 
 def test_session_of_a_linked_worktree_comes_home_to_it(one: OneHome, tmp_path: Path) -> None:
