@@ -1,12 +1,13 @@
 """Parses the fenced blocks of the documentation, and the comments that say how a block is tested.
 
 Every sh, console, python and json block is executed or validated unless a comment before it says
-why not. The comments are on lines of their own directly above the fence:
+why not. Readers see none of this, so no comment prepares anything: each file and folder that a
+block needs is made by what the page shows. README and the pages of the examples are read in a
+clone, the others in an empty folder. The comments are on lines of their own above the fence:
 
     <!-- not run: REASON -->       the block is only shown
-    <!-- before: COMMANDS -->      a set-up that readers need not see, run in the page's folder
-    <!-- file: NAME -->            the block is written to this file
-    <!-- in the background -->     the commands keep running until the page ends
+    <!-- file: NAME -->            the block is written to this file, which the page names
+    <!-- in the background -->     the commands run in another terminal until the page ends
     <!-- exit code: N -->          the block ends with this code (0)
     <!-- prints: WORDS | WORDS --> its output contains each of these texts
 """
@@ -32,7 +33,7 @@ PAGES = sorted(
 EXECUTED = {"sh", "console", "python", "json"}
 #: Those that are only shown: output, drawings and files of other programs.
 SHOWN = {"text", "toml", "yaml", "markdown"}
-DIRECTIVES = {"not run", "before", "file", "in the background", "exit code", "prints"}
+DIRECTIVES = {"not run", "file", "in the background", "exit code", "prints"}
 
 _BLOCK = re.compile(
     r"(?P<comments>(?:^ *<!-- [^\n]* -->\n)*)"

@@ -14,7 +14,6 @@ import pytest
 
 from tests.acceptance.project import Project
 from tests.documentation import PAGES, ROOT, Block, blocks
-from tests.waiting import wait_until
 
 RUN = [page for page in PAGES if any(b.is_executed and b.language != "json" for b in blocks(page))]
 
@@ -33,26 +32,21 @@ trap 'export -p >"$STATE/variables"; pwd >"$STATE/folder"' EXIT
 
 
 class Reader:
-    """Runs the blocks of a page, in one folder with its own services."""
+    """Runs the blocks of a page, in one folder, as somebody does who sees nothing but the page."""
 
-    def __init__(self, project: Project, state: Path) -> None:
+    def __init__(self, project: Project, folder: Path, state: Path) -> None:
+        self.folder = project.folder = folder
+        project.env["STATE"] = str(state)
         self._project = project
         self._background: list[subprocess.Popen[str]] = []
-        project.env |= {
-            "STATE": str(state),
-            "CLONE": str(ROOT),
-        }
 
     def follow(self, block: Block) -> None:
         """Execute a block, and compare its exit code and output with those on the page."""
         how = block.directives
-        if "before" in how:
-            hidden = block._replace(text=how["before"], directives={})
-            self._done(hidden, ["sh", "-c", SHELL + hidden.text])
         if "file" in how:
             self._project.write(how["file"], block.text)
         elif "in the background" in how:
-            self._keep(["sh", "-c", block.text])
+            self._keep(["sh", "-c", "exec 2>&1\n" + block.text])
         elif block.language in ("sh", "console"):
             self._done(block, ["sh", "-c", SHELL + block.text])
         elif block.language == "python":
@@ -73,14 +67,16 @@ class Reader:
             assert words in ended.out + ended.err, f"{words!r} is not in: {shown}"
 
     def _keep(self, command: list[str]) -> None:
+        """Start a command in another terminal, and look away once it has printed a line."""
         process = self._project.start(command)
         self._background.append(process)
-        wait_until(lambda: self._project.run or process.poll() is not None, timeout=20)
+        assert process.stdout is not None
+        assert process.stdout.readline()
 
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
-    """One folder for all pages, so that its services start once."""
+    """The services of all pages, so that they start once."""
     project = Project(tmp_path_factory.mktemp("reader"))
     yield project
     project.close()
@@ -88,10 +84,10 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
 
 @pytest.fixture
 def reader(project: Project, tmp_path: Path) -> Iterator[Reader]:
-    for path in project.folder.iterdir():
-        if path != project.state:
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
-    reader = Reader(project, tmp_path)
+    """A reader in an empty folder."""
+    folder = tmp_path / "reader"
+    folder.mkdir()
+    reader = Reader(project, folder, tmp_path)
     yield reader
     reader.close()
 
@@ -107,6 +103,8 @@ def page_parameter(page: Path) -> pytest.ParameterSet:
 
 @pytest.mark.parametrize("page", [page_parameter(page) for page in RUN])
 def test_page_does_what_it_says(page: Path, reader: Reader) -> None:
+    if not page.is_relative_to(ROOT / "docs"):  # then it is read in a clone
+        shutil.copytree(ROOT / "examples", reader.folder / "examples")
     for block in blocks(page):
         if block.is_executed or "file" in block.directives:
             reader.follow(block)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,21 @@ def test_comments_before_a_block_are_directives_with_values(block: Block) -> Non
     assert "not run" not in block.directives or len(block.directives["not run"].split()) > 1
 
 
+@pytest.mark.parametrize("block", [b for b in ALL if "file" in b.directives], ids=lambda b: b.place)
+def test_readers_see_the_name_of_a_file_that_they_save(block: Block) -> None:
+    shown = re.sub(r"<!--.*?-->", "", (ROOT / block.page).read_text(encoding="utf-8"))
+    assert Path(block.directives["file"]).name in shown
+
+
+@pytest.mark.parametrize(
+    "comment", ["<!-- before: touch good.txt -->", "<!-- env: CLONE=. -->", "<!-- prepare -->"]
+)
+def test_a_page_cannot_prepare_what_readers_do_not_see(comment: str) -> None:
+    [block] = parsed(f"{comment}\n```sh\ntrue\n```\n", ROOT / "README.md")
+    with pytest.raises(AssertionError):
+        test_comments_before_a_block_are_directives_with_values(block)
+
+
 @pytest.mark.parametrize(
     "block", [b for b in ALL if b.language == "json" and b.is_executed], ids=lambda b: b.place
 )
@@ -96,6 +112,55 @@ def test_a_block_is_executed_unless_a_comment_says_why_not(comment: str, is_exec
     page = ROOT / "README.md"
     [block] = parsed(f"# Title\n\n{comment}```sh\ntrue\n```\n", page)
     assert block.is_executed == is_executed
+
+
+@pytest.mark.parametrize("path", json.loads((ROOT / "docs/openapi.json").read_text())["paths"])
+def test_reference_has_every_route(path: str) -> None:
+    shown = path.replace("{session}", "ID").replace("{agent}", "AGENT").split("{")[0].rstrip("/")
+    assert shown in (ROOT / "docs/api.md").read_text(encoding="utf-8")
+
+
+#: As many words in a row are no turn of phrase: what has them twice was merged or copied.
+_COPIED_WORDS = 10
+_TABLE = re.compile(r"(?:^ *\|[^\n]*\n)+", re.MULTILINE)
+#: What is no prose: fenced blocks, comments and tables.
+_NO_PROSE = re.compile(rf"^ *```.*?^ *```$|<!--.*?-->|{_TABLE.pattern}", re.DOTALL | re.MULTILINE)
+
+
+def repeated_words(text: str) -> set[str]:
+    """Return the words in a row that the prose of a page has twice."""
+    words = re.findall(r"[\w'/.-]*\w", _NO_PROSE.sub("", text).lower())
+    rows = [" ".join(row) for row in zip(*(words[n:] for n in range(_COPIED_WORDS)), strict=False)]
+    return {row for row, count in Counter(rows).items() if count > 1}
+
+
+def repeated_rows(text: str) -> set[str]:
+    """Return the first cells that two rows of one table have."""
+    repeated: set[str] = set()
+    for table in _TABLE.findall(text):
+        cells = Counter(row.split("|")[1].strip() for row in table.splitlines()[2:])
+        repeated |= {cell for cell, count in cells.items() if cell and count > 1}
+    return repeated
+
+
+@pytest.mark.parametrize(
+    "page", [*PAGES, ROOT / "CHANGELOG.md"], ids=lambda page: str(page.relative_to(ROOT))
+)
+def test_no_sentence_or_row_of_a_page_is_there_twice(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert (repeated_words(text), repeated_rows(text)) == (set(), set())
+
+
+def test_a_sentence_that_a_merge_left_twice_would_be_noticed() -> None:
+    before = "A token of a body is valid during its attempt. It reads\nits session."
+    after = "A token of a body is valid during its attempt, and reports."
+    assert repeated_words(f"{before}\n{after}\n")
+    assert not repeated_words(f"{before}\n```sh\n{after}\n```\n")
+
+
+def test_a_row_that_a_merge_left_twice_would_be_noticed() -> None:
+    table = "| name | text |\n|---|---|\n| `A` | one |\n| `B` | two |\n| `A` | another |\n"
+    assert repeated_rows(table) == {"`A`"}
 
 
 @pytest.mark.parametrize(
