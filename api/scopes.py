@@ -153,7 +153,7 @@ BODY_NEEDED: Mapping[str, BodyRight] = {
     "artifacts.listed": _READS,
     "drawings.one": _READS,
     "artifacts.read": _READS,
-    "artifacts.put": BodyRight("artifacts", "own"),  # the worker's own token; bodies have none
+    "artifacts.put": BodyRight("artifacts", "own"),  # tokens of workers; bodies have none
     "sessions.diffs": _READS,
     "sessions.tree": _READS,
     "events.of_session": _READS,

@@ -53,7 +53,8 @@ def errors_of(outcome: Outcome) -> frozenset[str]:
 def apply_policy(policy: RetryPolicy, outcome: Outcome) -> Outcome:
     """Marks a failed outcome by the errors that the policy lists: retryable if this is one of them.
 
-    Without a list the tool has decided. A cancelled call is never repeated.
+    Without a list the tool has decided. A cancelled call is never repeated. An exception group is
+    one of the errors if all of its members are.
 
     >>> missing = Outcome(word="failed", errors=("http 404",), retryable=False)
     >>> [apply_policy(RetryPolicy(on=on), missing).retryable for on in ((), ("http 4xx",))]
@@ -61,7 +62,8 @@ def apply_policy(policy: RetryPolicy, outcome: Outcome) -> Outcome:
     """
     if outcome.word != "failed" or not policy.on or _is_cancelled(outcome):
         return outcome
-    if _matches(policy.on, errors_of(outcome)):
+    by_members = [_matches(policy.on, frozenset(names)) for names in outcome.members]
+    if _matches(policy.on, errors_of(outcome)) or (by_members and all(by_members)):
         return outcome.model_copy(update={"retryable": True})
     return outcome.model_copy(update={"retryable": False, "busy": None})
 

@@ -121,6 +121,8 @@ class Outcome(BaseModel):
     exit_code: int | None = None
     #: Of a failed attempt: the names of its error, for the retry policy. They are not stored.
     errors: tuple[str, ...] = Field(default=(), exclude=True)
+    #: Of an exception group: those of each member. They are not stored.
+    members: tuple[tuple[str, ...], ...] = Field(default=(), exclude=True)
     #: Path of the whole output on the worker's host, until the worker has stored it as an artifact;
     #: stored in outcomes of versions without artifacts.
     spill: str | None = None

@@ -21,9 +21,9 @@ from app.errors import CapabilityRefused
 PREFIX = "lhc1."
 #: Scopes of a token that outlives attempts: report to the parent, and read the own inbox.
 SESSION_SCOPES = ("report", "inbox")
-#: The scope of a program that carries out the local steps of its session, and the address in its
-#: token, which no step can have.
-WORK_SCOPES, WORK = ("work",), "@work"
+#: The scopes of a program that carries out the local steps of its session and uploads their long
+#: results, and the address in its token, which no step can have.
+WORK_SCOPES, WORK = ("work", "artifacts"), "@work"
 #: Scopes of a doer or checker: read its own session, call exit, start child sessions, share locks
 #: and values with its tree, report, and read its inbox.
 BODY_SCOPES = ("read", "exit", "spawn", "share", *SESSION_SCOPES)

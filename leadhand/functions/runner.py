@@ -41,6 +41,8 @@ _FOLDER = str(Path(__file__).resolve().parent)
 PRINTED = 64 * 1024
 #: The most bytes of a result as JSON.
 RESULT_BYTES = 16 * 1024 * 1024
+#: The most members of an exception group whose texts are quoted.
+_MOST_MEMBERS = 20
 
 #: Calls a function by name with a context; returns a word, and its value or why it has none.
 Caller = Callable[[str, Mapping[str, Any]], "tuple[str, object]"]
@@ -95,12 +97,14 @@ def call_found(
     except Exception as error:  # noqa: BLE001 - annotations are the user's code too
         if hasattr(error, "is_refusal"):
             return "refused", str(error)
-        return "raised", {"story": _story(error), "errors": _error_names(error)}
+        return "raised", _raised(error)
     try:
         value = function(*args, **kwargs)
         return "returned", asyncio.run(_awaited(value)) if inspect.isawaitable(value) else value
-    except Exception as error:  # noqa: BLE001 - the user's code may raise anything
-        return "raised", {"story": _story(error), "errors": _error_names(error)}
+    except SystemExit:
+        raise  # the function ends its process
+    except BaseException as error:  # noqa: BLE001 - the user's code may raise anything
+        return "raised", _raised(error)
 
 
 def find_function(name: str) -> Any:
@@ -221,7 +225,38 @@ def _has_leftovers() -> bool:
     return True
 
 
-def _story(error: Exception) -> str:
+def _raised(error: BaseException) -> dict[str, object]:
+    """The details of an exception; of a group also the error names of each member."""
+    details: dict[str, object] = {"story": _story(error), "errors": _error_names(error)}
+    members = _members(error)
+    if members:
+        shown = "; ".join(_shown(one) for one in members[:_MOST_MEMBERS])
+        rest = f"; and {len(members) - _MOST_MEMBERS} more" if len(members) > _MOST_MEMBERS else ""
+        details["story"] = f"{_shown(error)}: {shown}{rest}\n{details['story']}"
+        details["members"] = [_error_names(one) for one in members]
+    return details
+
+
+def _members(error: BaseException) -> list[BaseException]:
+    """The exceptions of a group and of the groups within it; none for others. Python 3.9 has none.
+
+    >>> _members(ValueError())
+    []
+    """
+    if all(one.__name__ != "BaseExceptionGroup" for one in type(error).__mro__):
+        return []
+    found: list[BaseException] = []
+    for one in getattr(error, "exceptions", ()):
+        found += _members(one) or [one]
+    return found
+
+
+def _shown(error: BaseException) -> str:
+    """The class and text of an exception in one line."""
+    return "".join(traceback.format_exception_only(type(error), error)).strip().splitlines()[0]
+
+
+def _story(error: BaseException) -> str:
     """The traceback, starting in the user's own code."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename in _NOT_THEIRS:
@@ -229,12 +264,14 @@ def _story(error: Exception) -> str:
     return "".join(traceback.format_exception(type(error), error, trace, limit=-10)).strip()
 
 
-def _error_names(error: Exception) -> list[str]:
+def _error_names(error: BaseException) -> list[str]:
     """The classes of an exception, and the status of the response if it is about one."""
     names = [one.__name__ for one in type(error).__mro__ if issubclass(one, BaseException)]
-    status = getattr(getattr(error, "response", None), "status_code", None)
-    if status is None and any("HTTPError" in name for name in names):
-        status = getattr(error, "code", None)
+    status = None
+    with contextlib.suppress(Exception):  # its properties are the user's code
+        status = getattr(getattr(error, "response", None), "status_code", None)
+        if status is None and any("HTTPError" in name for name in names):
+            status = getattr(error, "code", None)
     return [*names, f"http {status}"] if isinstance(status, int) else names
 
 

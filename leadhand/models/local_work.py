@@ -60,6 +60,9 @@ class SettleWork(Attempt):
     outcome: Literal["succeeded", "failed", "released"]
     #: What the tool returned: any JSON, of at most 2 MiB.
     value: JsonValue = None
+    #: The digest of an artifact with a longer value: of the UTF-8 JSON `{"nonce": N, "value": V}`,
+    #: uploaded before with the work token. N is the nonce of this attempt.
+    artifact: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")] | None = None
     #: Why it failed.
     error: Annotated[str, Field(max_length=20_000)] = ""
     why: Why = "failed_step"

@@ -43,7 +43,7 @@ class ResearchAgent:
             tools: Functions by name, asynchronous or not.
             config: Limits, retries and the folder of states.
             state_manager: Keeps the state files.
-            logger: Gets a line for each step.
+            logger: Gets a line for each step, and all warnings.
             on_progress: Called after each step.
             decomposer: Makes a workflow of a command in words.
             breaker: Makes the circuit breaker of each tool; None: there is none.
@@ -53,8 +53,8 @@ class ResearchAgent:
         """
         self.tools = tools
         self.config = config or AgentConfig()
-        self.state_manager = state_manager or StateManager(self.config.state_dir)
         self.logger = logger or logging.getLogger("leadhand.research")
+        self.state_manager = state_manager or StateManager(self.config.state_dir, self.logger)
         if logger is None:
             self.logger.setLevel(self.config.log_level.upper())
         self.decomposer = decomposer or KeywordDecomposer()

@@ -13,7 +13,6 @@ from leadhand.models.views.work import WorkGrant
 from leadhand.research.errors import AgentError
 from leadhand.research.models import WorkflowStep
 
-_LOG = logging.getLogger("leadhand.research")
 _APPROVE, _DENY = "approve", "deny"
 
 #: The dollars that a step may cost; None if that is not known. It may raise an error.
@@ -58,6 +57,10 @@ class CostApproval:
     estimate: Estimate = given_estimate
     decide: Decide | None = None
     history: list[ApprovalRecord] = field(default_factory=list)
+    #: Gets warnings; the agent that is given the approval sets it to its own.
+    logger: logging.Logger = field(
+        default_factory=lambda: logging.getLogger("leadhand.research"), repr=False, compare=False
+    )
 
     def cost_of(self, step: WorkflowStep) -> float | None:
         """Return the estimated cost of a step; None if the estimate fails."""
@@ -68,7 +71,7 @@ class CostApproval:
                 raise TypeError("`estimate` must be an ordinary function, not an asynchronous one")
             return None if cost is None else float(cost)
         except Exception as error:  # noqa: BLE001 - a cost that is not known is asked about
-            _LOG.warning("the cost of step %r is not known: %s", step.name, error)
+            self.logger.warning("the cost of step %r is not known: %s", step.name, error)
             return None
 
     def needs_answer(self, step: WorkflowStep) -> bool:
@@ -76,18 +79,24 @@ class CostApproval:
         cost = self.cost_of(step)
         return cost is None or cost >= self.ask_from
 
-    async def require(self, client: AsyncClient, step: WorkflowStep, grant: WorkGrant) -> None:
+    async def require(
+        self, client: AsyncClient, step: WorkflowStep, grant: WorkGrant
+    ) -> ApprovalRecord:
         """Wait for approval if the step's cost needs it; raises ApprovalDeniedError."""
         cost = self.cost_of(step)
         if cost is not None and cost < self.ask_from:
             if cost >= self.note_from:
-                _LOG.info("step %r may cost $%.2f", step.name, cost)
-            self.history.append(ApprovalRecord(step.name, cost, "not asked"))
-            return
+                self.logger.info("step %r may cost $%.2f", step.name, cost)
+            return self._add(ApprovalRecord(step.name, cost, "not asked"))
         approved = await self._decision(client, step, grant, cost)
-        self.history.append(ApprovalRecord(step.name, cost, "approved" if approved else "denied"))
+        record = self._add(ApprovalRecord(step.name, cost, "approved" if approved else "denied"))
         if not approved:
             raise ApprovalDeniedError(f"step '{step.name}' was not approved")
+        return record
+
+    def _add(self, record: ApprovalRecord) -> ApprovalRecord:
+        self.history.append(record)
+        return record
 
     async def _decision(
         self, client: AsyncClient, step: WorkflowStep, grant: WorkGrant, cost: float | None
@@ -98,7 +107,7 @@ class CostApproval:
         asked = await client.submit(
             _question(step, cost, self.answer_s), f"approval-{grant.key}-{grant.fence}"
         )
-        _LOG.info("step %r waits for an approval: leadhand answer %s", step.name, asked.id)
+        self.logger.info("step %r waits for an approval: leadhand answer %s", step.name, asked.id)
         result = await client.wait(asked.id)
         if result.status != "completed":
             return False

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict
-from typing import Any
+from typing import Any, cast
 
 from leadhand.graphs.references import (
     Reference,
@@ -24,8 +24,8 @@ from leadhand.models.tool_names import LOCAL_PREFIX
 from leadhand.research.config import AgentConfig
 from leadhand.research.errors import ToolNotFoundError, WorkflowValidationError
 from leadhand.research.models import Workflow, WorkflowStep
+from leadhand.research.values import ValueRefusedError, to_json_value
 
-_LOG = logging.getLogger("leadhand.research")
 #: The most seconds for one attempt, and for a workflow.
 _LONGEST_S = 30 * 24 * 3600.0
 
@@ -46,32 +46,35 @@ def check_tools(workflow: Workflow, tools: Collection[str]) -> None:
             raise ToolNotFoundError(f"Tool '{step.tool}' not found")
 
 
-def graph_document(workflow: Workflow, config: AgentConfig) -> dict[str, Any]:
+def graph_document(
+    workflow: Workflow, config: AgentConfig, logger: logging.Logger
+) -> dict[str, Any]:
     """Converts a valid workflow to a graph whose tools run in this process."""
     names = [step.name for step in workflow.steps]
     return {
         "kind": "graph",
         "name": workflow.name[:120],
         "description": workflow.description[:20_000] or None,
-        "steps": [_graph_step(step, names, config) for step in workflow.steps],
+        "steps": [_graph_step(step, names, config, logger) for step in workflow.steps],
         "budget": {"wall_s": min(config.timeout_seconds, _LONGEST_S)},
     }
 
 
 def definition_of(workflow: Workflow) -> dict[str, Any]:
-    """Converts a workflow to JSON."""
+    """Converts a workflow to JSON. Raises ValueRefusedError."""
     steps = []
     for step in workflow.steps:
         fields = asdict(step)
         if step.retries(-1) == -1:
             del fields["retry_count"]
         steps.append(fields)
-    return {
+    found = {
         "name": workflow.name,
         "description": workflow.description,
         "steps": steps,
         "metadata": workflow.metadata,
     }
+    return cast("dict[str, Any]", to_json_value(found, "workflow"))
 
 
 def workflow_of(definition: Mapping[str, Any]) -> Workflow:
@@ -87,11 +90,14 @@ def workflow_of(definition: Mapping[str, Any]) -> Workflow:
 
 def hash_of(workflow: Workflow) -> str:
     """Returns a hash of a workflow's steps: 16 hex digits."""
-    text = json.dumps(definition_of(workflow)["steps"], sort_keys=True, default=repr)
+    text = json.dumps(definition_of(workflow)["steps"], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _problems(workflow: Workflow) -> Iterator[str]:
+    fields = {"name": workflow.name, "description": workflow.description}
+    for name, value in (fields | {"metadata": workflow.metadata}).items():
+        yield from _value_problems(name, value)
     if not workflow.name.strip():
         yield "name: it is empty; give the workflow a name"
     if not workflow.steps:
@@ -99,6 +105,13 @@ def _problems(workflow: Workflow) -> Iterator[str]:
     names = [step.name for step in workflow.steps]
     for number, step in enumerate(workflow.steps):
         yield from _step_problems(f"steps[{number}]", step, names[:number], names)
+
+
+def _value_problems(path: str, value: object) -> Iterator[str]:
+    try:
+        to_json_value(value, path)
+    except ValueRefusedError as error:
+        yield f"{error}; give a value that JSON has"
 
 
 def _step_problems(
@@ -117,10 +130,8 @@ def _step_problems(
     unknown = [name for name in step.depends_on if name not in names or name == step.name]
     if unknown:
         yield f"{path}.depends_on: there is no other step {unknown[0]!r}; name a step"
-    try:
-        json.dumps(step.arguments, allow_nan=False)
-    except (TypeError, ValueError) as error:
-        yield f"{path}.arguments: {error}; give values that JSON has"
+    for name in ("name", "tool", "description", "arguments"):
+        yield from _value_problems(f"{path}.{name}", getattr(step, name))
 
 
 def _reference_problems(workflow: Workflow, *, strict: bool) -> Iterator[str]:
@@ -153,9 +164,12 @@ def _unknown_references(value: Any, names: Collection[str]) -> Iterator[tuple[st
             yield path, fault.text, fault.why
 
 
-def _graph_step(step: WorkflowStep, names: Collection[str], config: AgentConfig) -> dict[str, Any]:
-    lenient = _Lenient(names, step.name, _LOG.warning)
-    arguments = step.arguments if config.strict_references else lenient.value(step.arguments)
+def _graph_step(
+    step: WorkflowStep, names: Collection[str], config: AgentConfig, logger: logging.Logger
+) -> dict[str, Any]:
+    lenient = _Lenient(names, step.name, logger.warning)
+    given = to_json_value(step.arguments, "arguments")
+    arguments = given if config.strict_references else lenient.value(given)
     return {
         "name": step.name,
         "tool": f"{LOCAL_PREFIX}{step.tool}",

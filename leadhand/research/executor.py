@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import time
 import uuid
@@ -13,13 +14,14 @@ from typing import Any
 
 from leadhand.client.async_client import AsyncClient
 from leadhand.client.client import Client
-from leadhand.errors import IdempotencyConflict, LeadhandError, SessionUnknown
+from leadhand.errors import ArtifactUnknown, IdempotencyConflict, LeadhandError, SessionUnknown
 from leadhand.models.views import ResultView, SessionView
 from leadhand.models.views.work import SettledView, WorkGrant
 from leadhand.research.approval import ApprovalDeniedError, CostApproval
 from leadhand.research.circuit_breaker import CircuitBreaker
 from leadhand.research.config import AgentConfig
 from leadhand.research.document import check_tools, check_workflow, graph_document
+from leadhand.research.interrupts import UserInterruptError, watch_interrupts
 from leadhand.research.local_worker import LocalWorker
 from leadhand.research.models import (
     StepProgress,
@@ -64,7 +66,7 @@ class WorkflowExecutor:
         Args:
             tools: The tools by name; each returns JSON values.
             state_manager: Writes the mirror of the state.
-            logger: Gets a line for each step.
+            logger: Gets a line for each step, and all warnings.
             config: Limits and retries.
             on_progress: Called after each step.
             breaker: Makes the circuit breaker of a tool; None: there is none.
@@ -78,6 +80,8 @@ class WorkflowExecutor:
         self.config = config or AgentConfig()
         self.calls = ToolCalls(tools, breaker)
         self.approval = approval
+        if approval is not None:
+            approval.logger = logger
         self._on_progress = on_progress
         self._url, self._token = url, token
 
@@ -116,7 +120,7 @@ class _Run:
         self._begun = time.monotonic()
         self._steps = {step.name: (number, step) for number, step in enumerate(workflow.steps)}
         folder = Path(executor.state_manager.state_dir)
-        self._log = StepLog(folder, state.session_id)
+        self._log = StepLog(folder, state.session_id, self._logger)
         self._statuses: dict[str, StepStatus] = {}
         #: What the steps that have begun and not ended did last, in words.
         self._unfinished: dict[str, str] = {}
@@ -135,6 +139,7 @@ class _Run:
         state = self._state
         state.workflow, state.status = self._workflow, "running"
         state.advance()
+        self._log.begin(self._workflow.name, list(self._steps), ended=state.ended_steps)
         takes_over = state.leadhand_session is not None
         view = await self._session(client)
         if view.status == "active":
@@ -143,7 +148,11 @@ class _Run:
                 await self._work(client, view, takes_over=takes_over)
             except ApprovalDeniedError as denied:
                 self._denied = str(denied)
-        return await self._result(await client.wait(view.id))
+        ended = await client.wait(view.id)
+        await self._take_over(client, ended)
+        result = self._result(ended)
+        self._log.end(self._state.status, result.message, elapsed=result.elapsed_seconds)
+        return result
 
     async def _session(self, client: AsyncClient) -> SessionView:
         """The session of this workflow: a new one, or the one that is to be continued."""
@@ -160,7 +169,7 @@ class _Run:
             state.run_key = uuid.uuid4().hex
         # Saved before the submit, so that a killed process finds its session by the same key.
         await self._executor.state_manager.save_state(state)
-        document = graph_document(self._workflow, self._config)
+        document = graph_document(self._workflow, self._config, self._logger)
         self._allow_for_answers(document)
         try:
             view = await client.submit(document, f"research-{state.run_key}")
@@ -210,8 +219,13 @@ class _Run:
                     on_unrecorded=self._keep,
                     on_interrupted=partial(self._stop, client, view.id),
                     parallel=self._config.max_parallel,
+                    logger=self._logger,
                 )
-                await worker.run(takes_over=takes_over)
+                with watch_interrupts():
+                    try:
+                        await worker.run(takes_over=takes_over)
+                    except UserInterruptError:
+                        raise KeyboardInterrupt from None
 
     async def _stop(self, client: AsyncClient, session: str) -> None:
         """Stop the session of an execution that was cancelled, or whose services failed."""
@@ -231,12 +245,17 @@ class _Run:
         approval = self._executor.approval
         if approval is not None and self._client is not None:
             self._unfinished[step.name] = "waited for an approval"
-            await approval.require(self._client, step, grant)
+            try:
+                record = await approval.require(self._client, step, grant)
+            except ApprovalDeniedError:
+                self._log.decision(step.name, "denied", cost=approval.cost_of(step))
+                raise
+            self._log.decision(step.name, record.decision, cost=record.cost)
         self._logger.info("Executing step %d/%d: %s", number + 1, total, step.name)
         self._statuses[step.name] = StepStatus.RUNNING
         self._unfinished[step.name] = f"was running (attempt {grant.attempt})"
         called = await self._executor.calls.call(grant, timeout_s=step.timeout)
-        self._log.write(
+        self._log.call(
             step.name,
             step.tool,
             grant.arguments,
@@ -267,6 +286,7 @@ class _Run:
         if settled.result == "again":
             self._logger.warning("Step '%s' failed: %s; it is tried again", name, called.error)
             self._unfinished[name] = f"waited for its next attempt; the last failed: {called.error}"
+            self._log.decision(name, "tried again", why=called.error)
             return
         self._unfinished.pop(name, None)
         state = self._state
@@ -281,8 +301,10 @@ class _Run:
             _add(state.errors, error)
             self._statuses[name] = StepStatus.FAILED
             if step.critical:
+                self._log.decision(name, "ends the workflow", why=called.error)
                 self._critical = self._critical or (name, called)
             else:
+                self._log.decision(name, "goes on without its result", why=called.error)
                 state.step_results[name] = {"error": called.error}
                 _add(state.failed_steps, name)
         state.advance()
@@ -301,14 +323,16 @@ class _Run:
                 await self._executor.state_manager.save_state(state)
             await self._executor.report(progress)
 
-    async def _result(self, view: ResultView) -> WorkflowResult:
+    def _result(self, view: ResultView) -> WorkflowResult:
         """The result of the session, in the words of this front end."""
         state = self._state
-        self._take_over(view)
         success = view.status == "completed"
         state.status = {"completed": "completed", "stopped": "stopped"}.get(view.status, "failed")
         statuses = {name: self._status_of(name, view) for name in self._steps}
         message, name = self._message(view)
+        interrupted = [one for one, status in statuses.items() if status is StepStatus.INTERRUPTED]
+        for one in interrupted if view.status == "failed" else ():
+            _add(state.errors, f"Step '{one}' was interrupted: it {self._unfinished[one]}")
         return WorkflowResult(
             success=success,
             results=dict(state.step_results),
@@ -319,10 +343,12 @@ class _Run:
             statuses=statuses,
             suggestions=[]
             if success
-            else suggestions_for(self._workflow, state, view, step=name, why=self._why(name)),
+            else suggestions_for(
+                self._workflow, state, view, step=name, why=self._why(name), interrupted=interrupted
+            ),
         )
 
-    def _take_over(self, view: ResultView) -> None:
+    async def _take_over(self, client: AsyncClient, view: ResultView) -> None:
         """Take over what Leadhand has recorded and this process has not seen: it was killed."""
         state = self._state
         for name, value in view.results.items():
@@ -331,7 +357,7 @@ class _Run:
                 continue
             error = _error_in(view, name)
             if error is None:
-                state.step_results[name] = value
+                state.step_results[name] = await _whole(client, view.session_id, value)
                 _add(state.completed_steps, name)
             elif not self._steps[name][1].critical:
                 state.step_results[name] = value
@@ -346,8 +372,8 @@ class _Run:
         failed = name in view.failed or name in self._state.failed_steps
         if failed or self._statuses.get(name) is StepStatus.FAILED:
             return StepStatus.FAILED
-        if _is_late(view) and name in self._unfinished:
-            return StepStatus.FAILED
+        if name in self._statuses and name in self._unfinished:
+            return StepStatus.FAILED if _is_late(view) else StepStatus.INTERRUPTED
         return StepStatus.SKIPPED if view.status == "completed" else StepStatus.PENDING
 
     def _why(self, name: str | None) -> str | None:
@@ -406,6 +432,18 @@ def _error_in(view: ResultView, name: str) -> str | None:
     if name not in view.failed or not isinstance(value, dict):
         return None
     return str(value.get("error"))
+
+
+async def _whole(client: AsyncClient, session: str, value: Any) -> Any:
+    """A result; one that is too long for the view is shown there by the digest of its artifact."""
+    match value:
+        case {"artifact": str(digest), "bytes": int()} if len(value) == 2:
+            try:
+                return json.loads(await client.artifact(session, digest))
+            except ArtifactUnknown:
+                return value  # the tool has returned a value of this form
+        case _:
+            return value
 
 
 def _add(found: list[Any], one: Any) -> None:

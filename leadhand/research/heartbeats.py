@@ -13,7 +13,6 @@ from leadhand.errors import LeadhandError, Refused
 from leadhand.models.local_work import BeatWork
 from leadhand.models.views.work import WorkGrant
 
-_LOG = logging.getLogger("leadhand.research")
 #: Heartbeats within one lease, and the longest pause between two: a stop and the time limit of a
 #: workflow reach a tool with a heartbeat.
 _PER_LEASE, _LONGEST_S = 3, 2.0
@@ -25,10 +24,13 @@ OnOrder = Callable[[str, str], None]
 class Heartbeats:
     """Extends the leases of all attempts in hand, until it is closed."""
 
-    def __init__(self, client: Client, session: str, on_order: OnOrder) -> None:
+    def __init__(
+        self, client: Client, session: str, on_order: OnOrder, logger: logging.Logger
+    ) -> None:
         self._client = client
         self._session = session
         self._on_order = on_order
+        self._logger = logger
         self._attempts: dict[str, BeatWork] = {}
         self._pause_s = _LONGEST_S
         self._changed = threading.Condition()
@@ -78,10 +80,10 @@ class Heartbeats:
         try:
             order = self._client.beat_work(self._session, beat).order
         except Refused as error:
-            _LOG.warning("heartbeat refused: %s", error)
+            self._logger.warning("heartbeat refused: %s", error)
             order = "lost"  # the session was deleted, or the token is void
         except LeadhandError as error:
-            _LOG.warning("heartbeat not sent: %s", error)
+            self._logger.warning("heartbeat not sent: %s", error)
             return
         if order != "ok":
             self._on_order(nonce, order)

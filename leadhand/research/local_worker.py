@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import re
@@ -16,12 +17,11 @@ from typing import TypeVar
 from leadhand.client.async_client import AsyncClient
 from leadhand.client.client import Client
 from leadhand.errors import ApiAway, Refused, SessionUnknown, TokenRefused, Unavailable
-from leadhand.models.local_work import LOST_AFTER_S, ClaimWork, SettleWork
+from leadhand.models.local_work import LOST_AFTER_S, VALUE_CHARACTERS, ClaimWork, SettleWork
 from leadhand.models.views.work import SettledView, WorkGrant, WorkView
 from leadhand.research.heartbeats import Heartbeats
 from leadhand.research.tool_calls import Called
 
-_LOG = logging.getLogger("leadhand.research")
 #: How long one claim waits for a step, in seconds.
 _WAIT_S = 10.0
 #: Seconds between two calls while the API is away.
@@ -53,6 +53,7 @@ class LocalWorker:
         on_unrecorded: OnUnrecorded,
         on_interrupted: Callable[[], Awaitable[None]],
         parallel: int,
+        logger: logging.Logger,
     ) -> None:
         self._client = client
         self._session = session
@@ -62,9 +63,10 @@ class LocalWorker:
         #: Stops the session.
         self._on_interrupted = on_interrupted
         self._parallel = parallel
+        self._logger = logger
         self._name = worker_name()
         self._loop = asyncio.get_running_loop()
-        self._beats = Heartbeats(beats, session, self._order)
+        self._beats = Heartbeats(beats, session, self._order, logger)
         #: The attempts in hand, by nonce.
         self._calls: dict[str, asyncio.Task[None]] = {}
         #: Those whose tools have not returned; only these are cancelled.
@@ -149,16 +151,26 @@ class LocalWorker:
     async def _settle(self, grant: WorkGrant, called: Called) -> tuple[Called, SettledView]:
         """Record an outcome; one that the API refuses is a failure that is not tried again."""
         try:
-            return called, await self._send(_outcome(grant, called))
-        except (Refused, ValueError) as error:
+            return called, await self._send(grant, called)
+        except (Refused, TypeError, ValueError) as error:
             if isinstance(error, (SessionUnknown, TokenRefused, Unavailable)):
                 raise
             text = f"its outcome is refused: {error}".encode("utf-8", "replace").decode()
         called = Called(called.elapsed, error=text, retryable=False)
-        return called, await self._send(_outcome(grant, called))
+        return called, await self._send(grant, called)
 
-    async def _send(self, outcome: SettleWork) -> SettledView:
-        return await self._while_away(lambda: self._client.settle_work(self._session, outcome))
+    async def _send(self, grant: WorkGrant, called: Called) -> SettledView:
+        """Record an outcome; a long value is uploaded first, in each try, as an artifact."""
+        data = _long_value(grant, called)
+
+        async def send() -> SettledView:
+            digest = None
+            if data is not None:
+                digest = (await self._client.put_artifact(self._session, data)).digest
+            outcome = _outcome(grant, called, artifact=digest)
+            return await self._client.settle_work(self._session, outcome)
+
+        return await self._while_away(send)
 
     async def _while_away(self, call: Callable[[], Awaitable[T]]) -> T:
         """Call until the API responds, but not for longer than it keeps a session without calls."""
@@ -169,7 +181,7 @@ class LocalWorker:
             except (ApiAway, Unavailable) as error:
                 if self._ends or time.monotonic() >= until:
                     raise
-                _LOG.warning("%s; it is tried again", error)
+                self._logger.warning("%s; it is tried again", error)
                 await asyncio.sleep(_RETRY_S)
 
     async def _give_up(self) -> None:
@@ -208,13 +220,23 @@ def worker_name() -> str:
     return f"{host}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
 
 
-def _outcome(grant: WorkGrant, called: Called | None) -> SettleWork:
+def _long_value(grant: WorkGrant, called: Called) -> bytes | None:
+    """The artifact of a value that is too long for a request; it has the nonce of its attempt."""
+    if called.error is not None:
+        return None
+    text = json.dumps({"nonce": grant.nonce, "value": called.value}, ensure_ascii=False)
+    data = text.encode("utf-8", "replace")
+    return data if len(data) > VALUE_CHARACTERS else None
+
+
+def _outcome(grant: WorkGrant, called: Called | None, *, artifact: str | None = None) -> SettleWork:
     """The outcome of a call; None for one that was cancelled."""
     attempt = {"address": grant.address, "fence": grant.fence, "nonce": grant.nonce}
     if called is None:
         return SettleWork.model_validate({**attempt, "outcome": "released"})
     if called.error is None:
-        return SettleWork.model_validate({**attempt, "outcome": "succeeded", "value": called.value})
+        value = {"value": called.value} if artifact is None else {"artifact": artifact}
+        return SettleWork.model_validate({**attempt, "outcome": "succeeded", **value})
     return SettleWork.model_validate(
         {
             **attempt,

@@ -16,6 +16,8 @@ class StepStatus(Enum):
     COMPLETED = "completed"
     FAILED = "failed"
     SKIPPED = "skipped"
+    #: It was at work, or waited for its next attempt, when another step ended the workflow.
+    INTERRUPTED = "interrupted"
 
 
 class _Unset(int):

@@ -15,8 +15,8 @@ from leadhand.research.document import definition_of, hash_of, workflow_of
 from leadhand.research.errors import StateLoadError
 from leadhand.research.models import Workflow, WorkflowState
 from leadhand.research.threads import in_thread
+from leadhand.research.values import to_json_value
 
-_LOG = logging.getLogger("leadhand.research")
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,119}")
 #: The statuses after which a file may be deleted by age.
 _ENDED = ("completed", "failed")
@@ -28,14 +28,20 @@ _LISTED = (
 class StateManager:
     """Saves, loads and lists the states of workflows: one JSON file each."""
 
-    def __init__(self, state_dir: str | Path = ".polyhedra/agent") -> None:
+    def __init__(
+        self, state_dir: str | Path = ".polyhedra/agent", logger: logging.Logger | None = None
+    ) -> None:
         self.state_dir = Path(state_dir)
+        self._logger = logger or logging.getLogger("leadhand.research")
         self.state_dir.mkdir(parents=True, exist_ok=True)
 
     async def save_state(self, state: WorkflowState) -> None:
-        """Write the state of a workflow to its file, atomically."""
+        """Write the state of a workflow to its file, atomically.
+
+        Raises ValueRefusedError for a result that JSON would change.
+        """
         path = self._path(state.session_id)
-        text = json.dumps(_fields(state), indent=2, ensure_ascii=False)
+        text = json.dumps(to_json_value(_fields(state), "state"), indent=2, ensure_ascii=False)
         await in_thread(_write, path, text)
 
     async def load_state(self, session_id: str, *, strict: bool = False) -> WorkflowState | None:
@@ -48,7 +54,7 @@ class StateManager:
         except StateLoadError as error:
             if strict:
                 raise
-            _LOG.warning("%s", error)
+            self._logger.warning("%s", error)
             return None
 
     async def cleanup_state(self, session_id: str) -> None:
@@ -96,7 +102,7 @@ class StateManager:
             except FileNotFoundError:
                 continue  # its workflow has just completed
             except (StateLoadError, KeyError, TypeError, ValueError) as error:
-                _LOG.warning("state %s is skipped: %s", path, error)
+                self._logger.warning("state %s is skipped: %s", path, error)
         return found
 
     def _path(self, session_id: str) -> Path:

@@ -1,28 +1,44 @@
-"""The log of one workflow's tool calls: a line of JSON for each, in the state folder."""
+"""The log of one workflow: lines of JSON for its begin, calls, decisions and end."""
 
 from __future__ import annotations
 
 import json
 import logging
 import re
+from collections.abc import Collection
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-_LOG = logging.getLogger("leadhand.research")
 #: Names of arguments whose values are not logged.
 _SECRET = re.compile(r"(?i)pass(word|wd|phrase)?$|secret|token|api_?key|credential|authorization")
 #: Characters of a text in the log.
 _LONGEST = 2_000
+#: Characters of a whole result in the log.
+_LONGEST_RESULT = 64_000
 
 
 class StepLog:
-    """Appends a line for each tool call. A log that cannot be written never stops a workflow."""
+    """Appends lines. A log that cannot be written never stops a workflow."""
 
-    def __init__(self, folder: Path, session_id: str) -> None:
+    def __init__(self, folder: Path, session_id: str, logger: logging.Logger) -> None:
         self.path = folder / "logs" / f"{session_id}.log"
+        self._logger = logger
 
-    def write(
+    def begin(self, workflow: str, steps: list[str], *, ended: Collection[str]) -> None:
+        """Append that an execution of the workflow begins; `ended` steps are not called again."""
+        fields = {"workflow": workflow, "steps": steps}
+        self._append("begin", fields | ({"ended": sorted(ended)} if ended else {}))
+
+    def decision(self, step: str, decision: str, **fields: Any) -> None:
+        """Append a decision about a step, such as to try it again."""
+        self._append("decision", {"step": step, "decision": decision, **fields})
+
+    def end(self, status: str, message: str, *, elapsed: float) -> None:
+        """Append how the execution ended."""
+        self._append("end", {"status": status, "message": message, "elapsed": round(elapsed, 3)})
+
+    def call(
         self,
         step: str,
         tool: str,
@@ -33,22 +49,31 @@ class StepLog:
         error: str | None = None,
         attempt: int = 1,
     ) -> None:
-        """Append one tool call to the log without secrets; a failed write only logs a warning."""
-        line = {
-            "time": datetime.now().astimezone().isoformat(),
+        """Append one tool call without secrets; of a long result only the length."""
+        shown = redacted(result)
+        length = len(json.dumps(shown, default=repr))
+        fields = {
             "step": step,
             "tool": tool,
             "attempt": attempt,
             "arguments": redacted(arguments),
-            **({"result": redacted(result)} if error is None else {"error": error[:_LONGEST]}),
+            **(
+                {"result": shown if length <= _LONGEST_RESULT else f"{length:,} characters"}
+                if error is None
+                else {"error": error[:_LONGEST]}
+            ),
             "elapsed": round(elapsed, 3),
         }
+        self._append("call", fields)
+
+    def _append(self, event: str, fields: dict[str, Any]) -> None:
+        line = {"time": datetime.now().astimezone().isoformat(), "event": event, **fields}
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with self.path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(line, ensure_ascii=False, default=repr) + "\n")
         except OSError as failure:
-            _LOG.warning("the log %s is not written: %s", self.path, failure)
+            self._logger.warning("the log %s is not written: %s", self.path, failure)
 
 
 def redacted(value: Any) -> Any:

@@ -14,6 +14,7 @@ def suggestions_for(
     *,
     step: str | None,
     why: str | None,
+    interrupted: list[str],
 ) -> list[str]:
     """Returns hints on what to do about a workflow that did not complete."""
     going_on = f"continue with await agent.resume_workflow({state.session_id!r})"
@@ -34,8 +35,13 @@ def suggestions_for(
         found += _about_step(failing.name, failing.tool, failing.timeout, why)
     elif code in ("deadline", "budget"):
         found.append("raise timeout_seconds of the AgentConfig; a resume gets that much more time")
-    elif view.status == "stopped":
+    elif view.status == "stopped" and not interrupted:
         found.append("nothing failed: the workflow was stopped")
+    if interrupted:
+        names = ", ".join(map(repr, interrupted))
+        found.append(
+            f"interrupted at work: {names}; a resume calls the tools again, from the start"
+        )
     found.append(f"{going_on}: {kept}")
     found.append(f"see why it ended: leadhand explain {view.session_id}")
     return found

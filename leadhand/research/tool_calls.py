@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from leadhand.models.local_work import VALUE_CHARACTERS
 from leadhand.models.views.work import WorkGrant
 from leadhand.research.circuit_breaker import CircuitBreaker, CircuitOpenError
+from leadhand.research.interrupts import UserInterruptError, is_interrupted
 from leadhand.research.threads import in_thread
+from leadhand.research.values import ValueRefusedError, to_json_value
 
 Tools = Mapping[str, Callable[..., Any]]
 Why = Literal["failed_step", "timeout", "circuit_open"]
+#: Characters of the texts of an exception and of the members of a group.
+_LONGEST, _LONGEST_MEMBER = 20_000, 500
+#: The most members of a group whose texts are quoted.
+_MOST_MEMBERS = 20
 
 
 @dataclass(frozen=True)
@@ -32,11 +37,7 @@ class Called:
 
 
 class ToolFailedError(Exception):
-    """A tool returned `{"success": False}`."""
-
-
-class ValueRefusedError(Exception):
-    """A tool returned what cannot be recorded."""
+    """A tool returned `{"success": False}`, or raised what is no ordinary error."""
 
 
 class ToolCalls:
@@ -52,7 +53,9 @@ class ToolCalls:
     async def call(self, grant: WorkGrant, *, timeout_s: float) -> Called:
         """Call a step's tool within a timeout; return its value or error, and how long it took.
 
-        Asynchronous tools run in the event loop, others in a thread.
+        Asynchronous tools run in the event loop, others in a thread; what a generator yields is
+        collected. Whatever a tool raises is its failure, unless this task is cancelled or the user
+        interrupts the program, which raises UserInterruptError.
         """
         begun = time.monotonic()
         breaker = self._breaker(grant.tool)
@@ -62,6 +65,8 @@ class ToolCalls:
             else:
                 value = await breaker.call(self._call, grant, timeout_s)
             return Called(time.monotonic() - begun, value=value)
+        except UserInterruptError:
+            raise
         except Exception as error:  # noqa: BLE001 - whatever a tool raises is its failure
             return _failed(error, timeout_s, time.monotonic() - begun)
 
@@ -73,35 +78,115 @@ class ToolCalls:
         return self.breakers[tool]
 
     async def _call(self, grant: WorkGrant, timeout_s: float) -> Any:
-        tool = self._tools[grant.tool]
         async with asyncio.timeout(timeout_s):
-            if inspect.iscoroutinefunction(tool) or inspect.iscoroutinefunction(
-                getattr(tool, "__call__", None)  # noqa: B004 - an object with an async __call__
-            ):
-                value = await tool(**grant.arguments)
-            else:
-                value = await in_thread(tool, **grant.arguments)
-                if inspect.isawaitable(value):
-                    value = await value
-        value = _as_json(value)
+            value = await _in_own_task(_returned(self._tools[grant.tool], grant.arguments))
         if isinstance(value, dict) and value.get("success") is False:
             raise ToolFailedError(str(value.get("error") or value.get("message") or value))
         return value
 
 
-def _as_json(value: Any) -> Any:
-    """The value as it is recorded: a tuple is a list, and names are texts."""
+async def _in_own_task(tool: Coroutine[Any, Any, Any]) -> Any:
+    """Await a tool in a task of its own: a cancellation from within it is not one of the caller."""
     try:
-        text = json.dumps(value, allow_nan=False, ensure_ascii=False)
-        text.encode()
-    except (TypeError, ValueError, RecursionError) as error:
-        raise ValueRefusedError(f"its result is not valid JSON: {error}") from error
-    if len(text) > VALUE_CHARACTERS:
-        raise ValueRefusedError(
-            f"its result has {len(text):,} characters as JSON, more than {VALUE_CHARACTERS:,};"
-            " return a file's path"
-        )
-    return json.loads(text)
+        return await asyncio.create_task(tool)
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        raise ToolFailedError(
+            "CancelledError: the tool, or a task that it awaited, was cancelled from within"
+        ) from error
+
+
+async def _returned(tool: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
+    """What a tool returns, as JSON. An error that would end the event loop is an ordinary one."""
+    try:
+        if inspect.iscoroutinefunction(tool) or inspect.iscoroutinefunction(
+            getattr(tool, "__call__", None)  # noqa: B004 - an object with an async __call__
+        ):
+            value = await tool(**arguments)
+        else:
+            value = await in_thread(_begun, tool, arguments)
+        while inspect.isawaitable(value):
+            value = await value
+        if isinstance(value, AsyncIterator):
+            value = await _collected(value)
+        return value.value if isinstance(value, _Converted) else to_json_value(value, "result")
+    except (Exception, asyncio.CancelledError):
+        raise
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt) and is_interrupted():
+            raise UserInterruptError from None
+        raise ToolFailedError(describe_error(error)) from error
+
+
+@dataclass(frozen=True)
+class _Converted:
+    """A result that is JSON already."""
+
+    value: Any
+
+
+def _begun(tool: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
+    """Call a tool in its thread, where its generator runs, too; what is awaited is returned."""
+    value = tool(**arguments)
+    if inspect.isawaitable(value) or isinstance(value, AsyncIterator):
+        return value
+    return _Converted(to_json_value(value, "result"))
+
+
+async def _collected(items: AsyncIterator[Any]) -> list[Any]:
+    if not inspect.isasyncgen(items):
+        return [item async for item in items]
+    async with aclosing(items):
+        return [item async for item in items]
+
+
+def describe_error(error: BaseException) -> str:
+    """Returns the text of an exception that a tool raised.
+
+    >>> describe_error(ValueError("no such page"))
+    'no such page'
+    >>> describe_error(KeyboardInterrupt())
+    'KeyboardInterrupt: the tool raised it by itself'
+    >>> describe_error(ExceptionGroup("two pages", [OSError("away"), KeyError()]))
+    'ExceptionGroup: two pages: OSError: away; KeyError'
+    """
+    name = type(error).__name__
+    match error:
+        case BaseExceptionGroup():
+            leaves = list(_leaves(error))
+            shown = "; ".join(_member(one) for one in leaves[:_MOST_MEMBERS])
+            more = len(leaves) - _MOST_MEMBERS
+            rest = f"; and {more:,} more" if more > 0 else ""
+            text = f"{name}: {_text_of(error.message)}: {shown}{rest}"
+        case Exception() | asyncio.CancelledError():
+            text = _text_of(error) or name
+        case _:
+            said = _text_of(error)
+            text = f"{name}{f'({said})' if said else ''}: the tool raised it by itself"
+    return text.encode("utf-8", "replace").decode()[:_LONGEST]
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
+    found: list[BaseException] = []
+    for one in group.exceptions:
+        found += _leaves(one) if isinstance(one, BaseExceptionGroup) else [one]
+    return found
+
+
+def _member(error: BaseException) -> str:
+    name, text = type(error).__name__, _text_of(error)[:_LONGEST_MEMBER]
+    return f"{name}: {text}" if text else name
+
+
+def _text_of(error: object) -> str:
+    """The text of an exception; its class says how, which may fail."""
+    try:
+        return str(error)
+    except BaseException as wrong:  # noqa: BLE001 - it is the user's code
+        why = f"its __str__ raised {type(wrong).__name__}"
+        return f"{type(error).__name__} without a text: {why}"
 
 
 def _failed(error: Exception, timeout_s: float, elapsed: float) -> Called:
@@ -111,6 +196,7 @@ def _failed(error: Exception, timeout_s: float, elapsed: float) -> Called:
         case TimeoutError() if elapsed >= timeout_s:
             text = f"it took longer than {timeout_s:g} s"
             return Called(elapsed, error=text, why="timeout")
+        case ValueRefusedError():
+            return Called(elapsed, error=f"its result cannot be recorded: {error}")
         case _:
-            text = str(error).encode("utf-8", "replace").decode()
-            return Called(elapsed, error=text or type(error).__name__)
+            return Called(elapsed, error=describe_error(error))

@@ -19,6 +19,8 @@ class CallResult:
     raised: str | None = None
     #: The names of the classes of what it raised, and of an HTTP status.
     errors: tuple[str, ...] = ()
+    #: Those of each member, if it raised an exception group.
+    members: tuple[tuple[str, ...], ...] = ()
     #: Why the function was not found.
     missing: str | None = None
     #: Why a tool does not accept the arguments.
@@ -35,7 +37,15 @@ def call_result(result: ProcessResult, word: str, value: JsonValue) -> CallResul
         return CallResult(result, refused=str(value))
     if word == "raised":
         told = value if isinstance(value, dict) else {"story": value}
-        names = told.get("errors")
-        errors = tuple(map(str, names)) if isinstance(names, list) else ()
-        return CallResult(result, raised=str(told.get("story")), errors=errors)
+        members = told.get("members")
+        return CallResult(
+            result,
+            raised=str(told.get("story")),
+            errors=_names(told.get("errors")),
+            members=tuple(map(_names, members)) if isinstance(members, list) else (),
+        )
     return CallResult(result, value=value)
+
+
+def _names(value: JsonValue) -> tuple[str, ...]:
+    return tuple(map(str, value)) if isinstance(value, list) else ()

@@ -95,5 +95,5 @@ def _called(
 ) -> tuple[str, object]:
     try:
         return runner.call_found(name, context, find=find, fill=fill)
-    except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:
+    except SystemExit as error:
         return "raised", {"story": f"{type(error).__name__}: {error}"}

@@ -72,7 +72,7 @@ def _call_failure(who: str, called: CallResult) -> Outcome | None:
     else:
         return None
     bad = failed_outcome(ReasonCode.FAILED_STEP, text, result=called.result)
-    return bad.model_copy(update={"errors": called.errors})
+    return bad.model_copy(update={"errors": called.errors, "members": called.members})
 
 
 def _exception_first(traceback: str) -> str:

@@ -163,7 +163,7 @@ class LocalWork:
             why = "the process that carried it out ends"
             reply = self._attempts.release(ref, _grant_of(asked), why=why)
             return SettledView(result=reply.word, status=self._status(ref))
-        outcome = self._with_artifact(ref, asked, outcome_of(asked))
+        outcome = self._with_artifact(ref, asked, outcome_of(self._with_value(asked)))
         record = self._store.steps(ref, [asked.address]).get(asked.address)
         grant = _grant_of(asked, attempt=record.attempt if record is not None else 0)
         work = self._attempts.bare_work(ref, grant)
@@ -246,6 +246,23 @@ class LocalWork:
         )
         return outcome.model_copy(update={"artifacts": (stored,)})
 
+    def _with_value(self, asked: SettleWork) -> SettleWork:
+        """The report with the value of its artifact. Raises InvalidDocument."""
+        if asked.artifact is None:
+            return asked
+        data = self._folder.read(asked.artifact)
+        if data is None:
+            raise InvalidDocument("artifact", asked.artifact, "upload it before the outcome")
+        try:
+            found = json.loads(data)
+        except (ValueError, RecursionError):
+            found = None
+        # Its attempt's nonce shows that the caller knows the bytes, not only their digest.
+        if not isinstance(found, dict) or found.get("nonce") != asked.nonce:
+            hint = 'give an artifact of the JSON {"nonce": NONCE, "value": VALUE} of this attempt'
+            raise InvalidDocument("artifact", asked.artifact, hint)
+        return asked.model_copy(update={"value": found.get("value")})
+
     def _settle(self, ref: SessionRef, work: Work, outcome: Outcome) -> Reply:
         reply = self._attempts.settle(work, outcome, take=(), worker=_name(ref))
         self._transitions.publish(ref, reply.hints)
@@ -327,9 +344,9 @@ class LocalWork:
 
 def outcome_of(asked: SettleWork) -> Outcome:
     """Converts a local worker's report to an outcome, redacted; InvalidDocument if too long."""
-    text = json.dumps(asked.value, ensure_ascii=False)
-    if len(text) > VALUE_CHARACTERS:
-        hint = f"a value has at most {VALUE_CHARACTERS:,} characters as JSON; return a file's path"
+    text = _json_of(asked.value)
+    if asked.artifact is None and len(text) > VALUE_CHARACTERS:
+        hint = f"a value has at most {VALUE_CHARACTERS:,} characters as JSON; upload an artifact"
         raise InvalidDocument("value", f"{len(text):,} characters", hint)
     value = without_secrets(asked.value)
     if asked.outcome == "succeeded":
@@ -341,6 +358,17 @@ def outcome_of(asked: SettleWork) -> Outcome:
     why = without_keys(asked.error) or "it failed without a message"
     reason = Reason(code=ReasonCode(asked.why), text=why, at=asked.address)
     return Outcome(word="failed", value=value, text=why, reason=reason, retryable=asked.retryable)
+
+
+def _json_of(value: JsonValue) -> str:
+    """The JSON of a value. Raises InvalidDocument for one that would change: 1e400, a surrogate."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        text.encode()
+    except ValueError as error:
+        hint = "give finite numbers, and texts that UTF-8 can encode"
+        raise InvalidDocument("value", str(error)[:200], hint) from None
+    return text
 
 
 def _grant_of(asked: Attempt, attempt: int = 0) -> Grant:

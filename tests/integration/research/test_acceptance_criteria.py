@@ -60,9 +60,16 @@ def test_ac_002_tool_failure_is_captured_and_calls_are_logged(research: Research
         )
     )  # fmt: skip
     assert not result.success
-    (line,) = [
+    lines = [
         json.loads(text) for text in (research.folder / "logs/the-log.log").read_text().splitlines()
     ]
+    assert [one["event"] for one in lines] == ["begin", "call", "decision", "end"]
+    assert (lines[2]["step"], lines[2]["decision"]) == ("broken", "ends the workflow")
+    assert (lines[3]["status"], lines[3]["message"]) == (
+        "failed",
+        "Critical step failed: broken",
+    )
+    line = lines[1]
     assert line["error"] == "the server is down"
     assert line["arguments"] == {"api_key": "[redacted]", "n": 1}
     assert {"time", "step", "tool", "elapsed"} <= set(line)
@@ -299,10 +306,10 @@ def test_time_limit_of_the_workflow_ends_it_and_a_resume_gets_more(research: Res
 
 def test_value_that_json_does_not_have_fails_its_step(research: Research) -> None:
     async def odd() -> Any:
-        return {1, 2}
+        return {"found": [1, float("nan")]}
 
     result = run(research.agent(odd=odd).execute_workflow(flow(step("odd"))))
-    why = "its result is not valid JSON: Object of type set is not JSON serializable"
+    why = "its result cannot be recorded: result.found[1]: JSON has no nan"
     assert result.errors == [f"Step 'odd' failed: {why}"]
 
 

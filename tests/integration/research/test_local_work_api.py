@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import threading
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,8 +30,8 @@ STEPS = [
 
 
 @pytest.fixture
-def world(store_url: str) -> World:
-    return World(store_url)
+def world(store_url: str, tmp_path: Path) -> World:
+    return World(store_url, artifacts=tmp_path / "artifacts")
 
 
 @pytest.fixture
@@ -96,6 +99,52 @@ def test_work_token_claims_beats_and_settles(client: FlaskClient) -> None:
         "result": "settled",
         "status": "completed",
     }
+
+
+def test_long_value_is_the_artifact_that_the_attempt_has_uploaded(client: FlaskClient) -> None:
+    view = submit(client)
+    grant = claim(client, view)["grant"]
+    base, token = f"{S}/{view['id']}", view["work_token"]
+
+    def settle(data: bytes, *, uploads: bool = True) -> TestResponse:
+        digest = hashlib.sha256(data).hexdigest()
+        part = {"at": 0, "size": len(data), "data": base64.b64encode(data).decode()}
+        headers = {"Authorization": f"Bearer {token}"}
+        if uploads:
+            path = f"{base}/artifacts/{digest}"
+            assert client.put(path, json=part, headers=headers).status_code == 200
+        outcome = {**named(grant), "outcome": "succeeded", "artifact": digest}
+        answer: TestResponse = post(client, f"{base}/work/settle", outcome, token)
+        return answer
+
+    # Of another attempt, or of a session whose digest leaked: it does not have the nonce.
+    for refused in (
+        settle(b'{"nonce": "another", "value": 1}'),
+        settle(b"no json"),
+        settle(b"not here", uploads=False),
+        settle(b'{"nonce": "%s", "value": 1e400}' % grant["nonce"].encode()),
+    ):
+        assert refused.status_code == 422
+    done = settle(b'{"nonce": "%s", "value": {"n": 1}}' % grant["nonce"].encode())
+    assert said(done)["result"] == "settled"
+    second = claim(client, view, nonce="nonce-0002")["grant"]
+    assert second["arguments"] == {"x": {"n": 1}}
+
+
+@pytest.mark.parametrize("value", ["1e400", "NaN", '"\\ud800"'])
+def test_value_that_json_would_change_is_refused(client: FlaskClient, value: str) -> None:
+    view = submit(client)
+    grant = claim(client, view)["grant"]
+    body = json.dumps({**named(grant), "outcome": "succeeded", "value": 7}).replace(
+        "7}", f"{value}}}"
+    )
+    answer = client.post(
+        f"{S}/{view['id']}/work/settle",
+        data=body,
+        headers={"Authorization": f"Bearer {view['work_token']}"},
+        content_type="application/json",
+    )
+    assert answer.status_code in (400, 422), answer.text
 
 
 def test_same_idempotency_key_gets_the_same_work_token(client: FlaskClient) -> None:

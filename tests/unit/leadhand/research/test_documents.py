@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import date
 from typing import Any
 
 import pytest
@@ -28,7 +30,9 @@ def flow(*steps: WorkflowStep) -> Workflow:
 
 def arguments_of(given: dict[str, Any], **config: Any) -> dict[str, Any]:
     workflow = flow(WorkflowStep("a", "t", {}), WorkflowStep("b c", "t", given))
-    document = graph_document(workflow, AgentConfig(**config))
+    document = graph_document(
+        workflow, AgentConfig(**config), logging.getLogger("leadhand.research")
+    )
     GraphDocument.model_validate(document)
     found: dict[str, Any] = document["steps"][1]["arguments"]
     return found
@@ -67,13 +71,18 @@ def test_strict_references_stay_as_they_are() -> None:
     assert arguments_of({"x": "${a.x}"}, strict_references=True) == {"x": "${a.x}"}
 
 
+def test_arguments_are_converted_as_results_are() -> None:
+    given = {"on": date(2026, 1, 2), "tags": {"b", "a"}, "of": "${a}"}
+    assert arguments_of(given) == {"on": "2026-01-02", "tags": ["a", "b"], "of": "${a}"}
+
+
 def test_all_errors_of_a_workflow_are_named() -> None:
     workflow = Workflow(
         " ",
         "",
         [
             WorkflowStep("a", "t", {}, timeout=0, depends_on=["b"]),
-            WorkflowStep("a", "", {"x": {1}}, retry_count=-1),
+            WorkflowStep("a", "", {"x": [math.nan]}, retry_count=-1),
         ],
     )
     with pytest.raises(WorkflowValidationError) as raised:
@@ -81,7 +90,7 @@ def test_all_errors_of_a_workflow_are_named() -> None:
     fields = [one.partition(":")[0] for one in raised.value.problems]
     assert fields == [
         "name", "steps[0].timeout", "steps[0].depends_on", "steps[1].name", "steps[1].tool",
-        "steps[1].retry_count", "steps[1].arguments",
+        "steps[1].retry_count", "steps[1].arguments.x[0]",
     ]  # fmt: skip
 
 

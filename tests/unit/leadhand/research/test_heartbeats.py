@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from typing import Any, cast
@@ -23,13 +24,16 @@ class Api:
         return type("Answer", (), {"order": "ok"})
 
 
+LOG = logging.getLogger("test")
+
+
 def test_attempt_with_a_short_lease_gets_its_heartbeat_within_the_lease() -> None:
     api, lease_s = Api(), 0.3
     grant = WorkGrant(
         address="step", step="step", tool="tool", arguments={}, fence=1, nonce="n" * 8, attempt=1,
         timeout_s=5, lease_s=lease_s, key="ab12cd34:step",
     )  # fmt: skip
-    with Heartbeats(cast("Client", api), "ab12cd34", lambda *_: None) as beats:
+    with Heartbeats(cast("Client", api), "ab12cd34", lambda *_: None, LOG) as beats:
         began = time.monotonic()
         beats.keep(grant)
         assert api.had_beat.wait(10)

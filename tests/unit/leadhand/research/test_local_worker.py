@@ -76,6 +76,7 @@ def run(api: Api, value: Any = 7) -> tuple[list[Called], list[Called]]:
         worker = LocalWorker(
             cast("AsyncClient", api), "ab12cd34", beats=cast("Client", None), body=body,
             on_settled=on_settled, on_unrecorded=on_unrecorded, on_interrupted=stop, parallel=2,
+            logger=logging.getLogger("leadhand.research"),
         )  # fmt: skip
         await worker.run(takes_over=False)
 

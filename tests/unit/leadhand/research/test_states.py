@@ -121,5 +121,5 @@ def test_defaults_are_those_of_the_seed() -> None:
     found = WorkflowState("one", None)
     assert (found.status, found.current_step, found.completed_steps) == ("pending", 0, [])
     assert [one.value for one in StepStatus] == [
-        "pending", "running", "completed", "failed", "skipped",
+        "pending", "running", "completed", "failed", "skipped", "interrupted",
     ]  # fmt: skip

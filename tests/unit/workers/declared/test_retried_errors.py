@@ -36,10 +36,21 @@ url = "http://10.0.0.1/"
 command = ["sh", "-c", "exit 4"]
 """
 FUNCTIONS = """
+import asyncio
 import os
 
 def raises():
     raise FileNotFoundError("no such page")
+
+def group():
+    inner = ExceptionGroup("inner", [TimeoutError("late")])
+    raise ExceptionGroup("two pages", [ConnectionRefusedError("away"), inner])
+
+def gives_up():
+    raise asyncio.CancelledError
+
+def interrupts():
+    raise KeyboardInterrupt
 
 def ends():
     os._exit(7)
@@ -81,6 +92,8 @@ def is_retried(outcome: Outcome, *on: str) -> bool:
     ("forbidden", [], ["http 4xx", "ConnectionError", "timeout"]),
     ("exits", ["exit 4"], ["exit 5", "Exception", "timeout"]),
     ("page:raises", ["FileNotFoundError", "OSError"], ["ValueError", "timeout", "exit 1"]),
+    ("page:group", ["ExceptionGroup"], ["ConnectionError", "TimeoutError"]),
+    ("page:gives_up", ["CancelledError"], ["Exception"]),
     ("page:ends", ["exit 7"], ["Exception", "exit 4"]),
     ("page:declines", [], ["Exception", "exit 1"]),
 ])  # fmt: skip
@@ -94,6 +107,26 @@ def test_a_step_is_retried_on_the_errors_that_it_names(
     }
     if names:
         assert is_retried(outcome, *others, *names)
+
+
+def test_exception_group_is_retried_if_each_of_its_members_is_named(call: Call) -> None:
+    outcome = call("page:group")
+    assert is_retried(outcome, "ConnectionError", "TimeoutError")
+    assert is_retried(outcome, "OSError")
+    assert not is_retried(outcome, "ConnectionError", "ValueError")
+    assert outcome.reason is not None
+    assert outcome.reason.text.splitlines()[0] == (
+        "tool 'page:group' raised: ExceptionGroup: two pages (2 sub-exceptions):"
+        " ConnectionRefusedError: away; TimeoutError: late"
+    )
+
+
+@pytest.mark.parametrize("tool", ["page:gives_up", "page:interrupts"])
+def test_function_that_raises_no_ordinary_error_has_raised_it(call: Call, tool: str) -> None:
+    error = {"page:gives_up": "asyncio.exceptions.CancelledError"}.get(tool, "KeyboardInterrupt")
+    reason = call(tool).reason
+    assert reason is not None
+    assert reason.text.splitlines()[0] == f"tool {tool!r} raised: {error}"
 
 
 @pytest.mark.parametrize(("tool", "retried"), [
