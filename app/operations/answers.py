@@ -152,6 +152,8 @@ class Answers:
             prompt=self._question(ref, found),
         )
         answer = self.settle(ref, found, outcome, fence=asking[found], by=by)
+        if answer.word == "default":
+            self.give_default(ref, found, fence=asking[found])
         if answer.word != "settled":
             self._require_same_answer(ref, found, accepted)
         return None
@@ -239,6 +241,11 @@ class Answers:
             raise AnswerUnwanted(ref.id, hint)
         outcome = self._store.values(ref, "out", [address]).get(address)
         program = self._registry.program(self._registry.facts(ref).program)
+        if _is_question(program, address) and record.state == "parked":
+            hint = (
+                "its deadline has passed, and the session is stopped; resume it to be asked again"
+            )
+            raise AnswerUnwanted(ref.id, hint)
         if not _is_question(program, address) or record.answered_by is None:
             raise AnswerUnwanted(ref.id, f"step {address!r} is {record.state}")
         stored = {} if outcome is None else json.loads(outcome)

@@ -91,7 +91,7 @@ facts        zset    ``fact<value<created<session``: kind, label and name of eac
 id:X         string  a session's root; reserves the id (TTL when the session ends)
 label:X      string  the session that holds a label, and its base; until it stops or ends. X
                      begins with a hash of the working folder in embedded services
-idem:X       string  session and body hash of an Idempotency-Key (TTL 7 days)
+idem:X       string  session and body hash of an Idempotency-Key (deleted with it, TTL 7 days)
 program:X    hash    a program: its document, one route per node, and a mark of when it was written
 users:X      set     sessions that run the program; deleted with the last one
 workers      hash    inventories, each with its time

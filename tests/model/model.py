@@ -35,6 +35,7 @@ class Model(Resuming):
         if step.nonce == nonce:
             lasts = step.state == "running" and (step.lease or 0) > self.now
             return "granted" if lasts else "superseded"
+        self._end_if_over()
         if self.status != "active" or not step.block.open or not self.claimable(step):
             return "refused"
         self.grant(step, nonce, lease_ms)
@@ -68,7 +69,7 @@ class Model(Resuming):
         spent: Mapping[str, int] | None = None,
     ) -> str:
         step = self._holder(address, fence, nonce)
-        if step is None:
+        if step is None or self._is_late(step):
             return "lost"
         step.heard = self.now
         step.lease = min(self.now + lease_ms, (step.deadline or 0) + GRACE_MS)
@@ -93,6 +94,8 @@ class Model(Resuming):
             return "repeated"
         if step.state != "running":
             return "superseded"
+        if self._is_late(step, usage):
+            return "superseded"
         step.settled = fence
         self._use_all(step, usage)
         self.signed = (step.block, signature) if step.node.action is Action.JUDGE else None
@@ -113,7 +116,7 @@ class Model(Resuming):
 
     def release(self, address: str, fence: int, nonce: str, usage: Mapping[str, int]) -> str:
         step = self._holder(address, fence, nonce)
-        if step is None:
+        if step is None or self._is_late(step):
             return "superseded"
         step.attempt -= 1
         self._use_all(step, usage)
@@ -126,7 +129,7 @@ class Model(Resuming):
         if step and step.state == "parked" and (step.fence, step.nonce) == (fence + 1, nonce):
             return "parked"
         step = self._holder(address, fence, nonce)
-        if step is None:
+        if step is None or self._is_late(step):
             return "superseded"
         if not step.block.open:
             self._hand_back(step, "step.released")
@@ -143,9 +146,34 @@ class Model(Resuming):
         step = self.steps.get(address)
         if step is None or step.state != "parked" or step.fence != fence:
             return "superseded"
+        if self._is_late(step):
+            return "superseded"
         self._finish(step, word, None, {})
         self._end_if_spent()
         return "settled"
+
+    def _is_overdue(self, step: StepRun) -> bool:
+        over = step.deadline is not None and step.deadline + GRACE_MS <= self.now
+        return step.state == "running" and over and self.now >= self.grace_until
+
+    def _is_late(self, step: StepRun, usage: Mapping[str, int] | None = None) -> bool:
+        """Apply the deadlines that have passed: whether a call for the step comes too late."""
+        was, overdue = step.state, self._is_overdue(step)
+        if overdue and usage is not None:
+            self._use_all(step, usage)
+        self._end_if_over()
+        if overdue:
+            self._expire_running(step)
+        elif step.state == "parked" and step.on == "human" and step.until <= self.now:
+            self._expire_parked(step)
+        elif step.state == was:
+            return False
+        self._end_if_spent()
+        return True
+
+    def _end_if_over(self) -> None:
+        if self.until is not None and self.until <= self.now:
+            self._expire_all()
 
     def expire(self, address: str) -> str:
         if address == "":

@@ -234,7 +234,7 @@ class Simulation(Calls):
         """Sweep: expire what is due, some of it twice."""
         if restarted:
             self.run_ids += 1
-            self.grace_until = self.bench.clock.now + LEASE_MS
+            self.grace_until = self.model.grace_until = self.bench.clock.now + LEASE_MS
         due = self.bench.due(run_id=f"run {self.run_ids}")
         now = self.bench.clock.now
         past = {self._member(a) for a, score in self._leases().items() if score <= now}

@@ -61,7 +61,7 @@ class Guards:
             }
             answer = self._transitions.run("guard_begin", ref, arguments)
             if answer.word == "repeated":
-                return _decided(ref, str(answer.decision))
+                return StopView.model_validate_json(str(answer.decision))
             if answer.word == "busy":
                 return StopView(state="busy", guard=ref.id, why="Stop hook already running")
             view = self._answer(ref, report, answer) if answer.word == "begun" else None
@@ -105,11 +105,12 @@ class Guards:
         decision = turn.decision
         assert decision is not None
         attempt, why = attempt_of(state)
+        view = StopView(state="decided", guard=ref.id, attempt=attempt, why=why, decision=decision)
         entry = ledger_entry(turn.state.stops, report, decision, f"stop {attempt}: {why}", now)
         warnings = [*turn.warnings, *(f"while the API was away: {one}" for one in report.missed)]
         arguments: dict[str, JsonValue] = {
             "stop": report.stop,
-            "decision": decision.model_dump_json(),
+            "decision": view.model_dump_json(),
             "version": begun.version,
             "kind": "guard.decided",
             "event": _event_fields(report, decision),
@@ -119,11 +120,9 @@ class Guards:
         text = turn.state.model_dump_json()
         answer = self._transitions.run("guard_write", ref, arguments, outcome=text, ledger=entry)
         if answer.word == "written":
-            return StopView(
-                state="decided", guard=ref.id, attempt=attempt, why=why, decision=decision
-            )
+            return view
         if answer.word == "repeated":
-            return _decided(ref, str(answer.decision))
+            return StopView.model_validate_json(str(answer.decision))
         if answer.word == "superseded":  # it was stale, and another hook has taken its place
             return StopView(state="busy", guard=ref.id, why="another stop has replaced this one")
         return None
@@ -166,13 +165,6 @@ class Guards:
 
 def _state(reply: Reply) -> GuardState:
     return parse_state(reply.guard)
-
-
-def _decided(ref: SessionRef, decision: str) -> StopView:
-    """The answer to a stop that was decided before."""
-    return StopView(
-        state="decided", guard=ref.id, decision=StopDecision.model_validate_json(decision)
-    )
 
 
 def _event_fields(report: StopReport, decision: StopDecision) -> JsonValue:

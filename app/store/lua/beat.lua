@@ -2,7 +2,7 @@
 -- Arguments: address, fence, nonce, lease_ms, spent? (cost and tokens that the attempt has used so far)
 -- Returns: ok(lease) | stop(lease) | cancel(lease), each with children (whether one that the attempt started is at
 --   work) | lost
---- @requires addresses, attempts, dispatch, records, transaction, tree/children, turn_records, usage/usage
+--- @requires addresses, attempts, deadlines, dispatch, records, transaction, tree/children, turn_records, usage/usage
 local EXIT_GRACE_MS = 3000   -- the step that called exit has this long to finish
 
 return function(tx)
@@ -12,10 +12,12 @@ return function(tx)
   if not step or step.state ~= 'running' or step.fence ~= args.fence or step.nonce ~= args.nonce then
     return transaction.reply(tx, 'lost')
   end
+  local late = deadlines.refuse(tx, address, step, 'lost')
+  if late then return late end
   step.heard, step.lease = tx.now, math.min(tx.now + args.lease_ms, step.deadline + attempts.GRACE_MS)
   redis.call('HSET', tx.keys.steps, address, cjson.encode(step))
   redis.call('ZADD', tx.shared.leases, step.lease, addresses.member(tx, address))
-  if usage.add_attempt(tx, address, step, args.spent, true) then
+  if usage.add_attempt(tx, address, step, args.spent, true) or tx.reached then
     dispatch.run(tx)
     transaction.flush(tx)
   end

@@ -2,7 +2,7 @@
 -- Arguments: address, nonce, worker, lease_ms, schema (the newest that the worker knows), place?, is_local? (the
 --   submitter's own worker, which gets local steps only, and all others none of these)
 -- Returns: granted(grants) | refused(why; of a lock or rate: lock) | superseded
---- @requires addresses, attempts, dispatch, hints, locks/calls, locks/locks, programs, records, transaction
+--- @requires addresses, attempts, deadlines, dispatch, hints, locks/calls, locks/locks, programs, records, transaction
 --- @requires turn_records
 
 -- Why the step cannot be claimed now; nil if it can, as far as its locks allow it.
@@ -16,8 +16,12 @@ local function reason_to_refuse(tx, address, step)
   if not turn_records.all_open(tx, addresses.block_of(address)) then return 'turn closed' end
 end
 
-local function refuse(tx, why)
+local function refuse(tx, why, changed)
   tx.reply.why = why
+  if changed then
+    dispatch.run(tx)
+    transaction.flush(tx)
+  end
   return transaction.reply(tx, 'refused')
 end
 
@@ -31,9 +35,10 @@ return function(tx)
     tx.reply.grants = {attempts.terms(tx, address, step)}
     return transaction.reply(tx, 'granted')
   end
+  deadlines.apply_to_session(tx)
   local r = programs.route_of(tx, address)
   local why = reason_to_refuse(tx, address, step) or (r.queue == 'local') ~= (args.is_local or false) and 'queue'
-  if why then return refuse(tx, why) end
+  if why then return refuse(tx, why, tx.reached) end
 
   local lock, again, paced = locks.take(tx, address, r)
   if lock then   -- while it waits, its slot of the window goes to another step

@@ -10,17 +10,11 @@
 --- @requires budgets, dispatch, events, labels, programs, quotas, sessions, steps/shares, transaction, tree/parents
 --- @requires turn_records, turns
 
--- The session that has the idempotency key already, and the digest of its request.
-local function find_existing(tx)
-  local made, body = (redis.call('GET', tx.prefix .. 'idem:' .. tx.args.key) or ''):match('^(.-)|(.*)$')
-  if made and redis.call('EXISTS', tx.prefix .. 'id:' .. made) == 1 then return made, body end
-end
-
 return function(tx)
   local args = tx.args
   if transaction.is_other_store(tx) then return transaction.reply(tx, 'other_store') end
   if args.key then
-    local made, body = find_existing(tx)
+    local made, body = sessions.find_by_key(tx)
     tx.reply.session = made
     local found = made and (body ~= args.body and 'conflict' or parents.take_over(tx, made) and 'exists' or 'refused')
     if found then return transaction.reply(tx, found) end
@@ -38,9 +32,7 @@ return function(tx)
   if not args.routes and redis.call('EXISTS', tx.program) == 0 then return transaction.reply(tx, 'no_program') end
   local is_new = redis.call('SET', tx.prefix .. 'id:' .. args.session, args.root, 'NX')
   if not is_new then return transaction.reply(tx, 'taken') end
-  if args.key then
-    redis.call('SET', tx.prefix .. 'idem:' .. args.key, args.session .. '|' .. args.body, 'EX', 7 * 24 * 3600)
-  end
+  sessions.keep_key(tx)
   if args.parent then  -- a child is listed where its parent is, also if it works in a worktree
     args.fields.listed_in = redis.call('HGET', args.parent.base .. 'session', 'listed_in') or args.fields.listed_in
   end

@@ -34,6 +34,7 @@ return function(tx)
     redis.call('DEL', tx.base .. 'output:' .. attempt)
   end
   sessions.unlist(tx)
+  sessions.forget_key(tx)
   for part in pairs(parts.session) do redis.call('DEL', tx.keys[part]) end
   redis.call('DEL', tx.prefix .. 'id:' .. args.session)
   redis.call('HDEL', tx.shared.owed, args.session)

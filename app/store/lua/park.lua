@@ -4,7 +4,7 @@
 --   default? (of a person's deadline),
 --   rules? (what a person's answer must fit, as JSON)
 -- Returns: parked(fence) | ended(status of a child that has ended meanwhile) | superseded
---- @requires addresses, dispatch, events, indexes/changes, locks/locks, outcomes, plans/progress, records, sessions
+--- @requires addresses, deadlines, dispatch, events, indexes/changes, locks/locks, outcomes, plans/progress, records, sessions
 --- @requires transaction, transcript, turn_records, webhooks
 return function(tx)
   local args = tx.args
@@ -16,6 +16,8 @@ return function(tx)
     return transaction.reply(tx, 'parked')
   end
   if step.state ~= 'running' or step.fence ~= args.fence then return transaction.reply(tx, 'superseded') end
+  local late = deadlines.refuse(tx, address, step, 'superseded')
+  if late then return late end
   if not turn_records.all_open(tx, addresses.block_of(address)) then
     outcomes.hand_back(tx, address, step, 'step.released', {why = 'turn closed'})
     dispatch.run(tx)

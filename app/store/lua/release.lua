@@ -2,7 +2,7 @@
 -- that the real path of the folder differs: then, once, the session locks the real folder, and the step waits for it.
 -- Arguments: address, fence, nonce, why, usage?, digest?, changed?, patch?, folder? (the lock by the real path)
 -- Returns: released | kept (nothing is handed back, the attempt continues) | superseded
---- @requires dispatch, locks/locks, outcomes, records, sessions, transaction, tree/children, usage/usage, work_diffs
+--- @requires deadlines, dispatch, locks/locks, outcomes, records, sessions, transaction, tree/children, usage/usage, work_diffs
 
 -- Locks the real folder from now on, once and if nothing else of the session runs. Returns whether it does.
 local function change_folder(tx)
@@ -27,6 +27,8 @@ return function(tx)
   if not step or step.state ~= 'running' or step.fence ~= args.fence or step.nonce ~= args.nonce then
     return transaction.reply(tx, 'superseded')
   end
+  local late = deadlines.refuse(tx, address, step, 'superseded')
+  if late then return late end
   if args.folder and not change_folder(tx) then return transaction.reply(tx, 'kept') end
   step.attempt = step.attempt - 1
   usage.add_attempt(tx, address, step, args.usage)

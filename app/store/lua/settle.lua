@@ -7,7 +7,7 @@
 --   of the iteration's result), artifacts? (of the outcome: name, digest, size, media_type)
 -- Document: the outcome. Entry: of the ledger. Records: of the transcript.
 -- Returns: settled | again (it is retried) | repeated | superseded; with grants and hints
---- @requires attempts, dispatch, events, inbox, outcomes, records, transaction, transcript, usage/usage, work_diffs
+--- @requires attempts, deadlines, dispatch, events, inbox, outcomes, records, transaction, transcript, usage/usage, work_diffs
 return function(tx)
   local args = tx.args
   local address = args.address
@@ -25,6 +25,9 @@ return function(tx)
     return transaction.reply(tx, 'repeated')
   end
   if step.state ~= 'running' then return transaction.reply(tx, 'superseded') end
+  if deadlines.is_overdue(tx, step) then usage.add_attempt(tx, address, step, args.usage) end
+  local late = deadlines.refuse(tx, address, step, 'superseded')
+  if late then return late end
   step.settled = args.fence
   usage.add_attempt(tx, address, step, args.usage)
   transcript.write(tx, address)

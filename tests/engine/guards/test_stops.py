@@ -113,11 +113,13 @@ def test_limits_hold_for_a_hook_that_replaces_another(world: World) -> None:
 
 def test_same_stop_again_gets_the_same_decision_and_counts_once(bench: Bench) -> None:
     world = World.of(bench)
-    first = stop(world, gate(), stop="one")
-    assert stop(world, gate(outcome="passed"), stop="one") == first
-    assert begin(world, "one").state == "decided"
-    assert guard_of(world).stops == 1
-    assert len(ledger_of(world)) == 1
+    stop(world, gate("lint"))
+    first = world.engine.guards.stop(AGENT, report(gate(), stop="one"))
+    assert (first.attempt, first.why) != (1, "")
+    assert world.engine.guards.stop(AGENT, report(gate(outcome="passed"), stop="one")) == first
+    assert begin(world, "one") == first
+    assert guard_of(world).stops == 2
+    assert len(ledger_of(world)) == 2
 
 
 def test_each_stop_is_an_iteration_of_the_ledger_with_its_reasons(bench: Bench) -> None:

@@ -6,6 +6,45 @@ from tests.model.faults.fault import Fault
 
 FAULTS = (
     Fault(
+        "an answer is accepted after its deadline",
+        "answer",
+        "args.by ~= 'deadline' and",
+        "false and",
+        "test_answer_after_the_deadline_is_refused_and_the_step_has_failed",
+    ),
+    Fault(
+        "an outcome is accepted after the deadline",
+        "lib/deadlines",
+        "if not is_late and not deadlines.is_overdue(tx, step) then return end",
+        "if not is_late then return end",
+    ),
+    Fault(
+        "a late outcome is stored",
+        "lib/deadlines",
+        "  tx.document, tx.entry, tx.argv = '', '', {}\n",
+        "",
+        "test_answer_after_the_deadline_is_refused_and_the_step_has_failed",
+    ),
+    Fault(
+        "the use of a late attempt is not counted",
+        "settle",
+        "if deadlines.is_overdue(tx, step) then",
+        "if false then",
+    ),
+    Fault(
+        "an attempt is late although Redis has just restarted",
+        "lib/deadlines",
+        "return tx.now >= tonumber(redis.call('HGET', tx.shared.epoch, 'grace') or 0)",
+        "return true",
+        "test_outcome_after_the_deadline_counts_while_redis_has_just_restarted",
+    ),
+    Fault(
+        "a step is claimed after the time of its session",
+        "claim",
+        "  deadlines.apply_to_session(tx)\n",
+        "",
+    ),
+    Fault(
         "a beat extends the deadline",
         "beat",
         "math.min(tx.now + args.lease_ms, step.deadline + attempts.GRACE_MS)",
@@ -18,31 +57,34 @@ FAULTS = (
         "tx.now + tx.args.lease_ms",
     ),
     Fault(
-        "a living attempt is given up", "expire", "if step.lease > tx.now and (", "if false and ("
+        "a living attempt is given up",
+        "lib/deadlines",
+        "if step.lease > tx.now and (",
+        "if false and (",
     ),
     Fault(
         "a timeout counts as a loss",
-        "expire",
+        "lib/deadlines",
         "if (step.heard or 0) >= step.deadline then",
         "if false then",
         "test_beats_do_not_extend_the_deadline",
     ),
     Fault(
         "whoever was lost long ago took too long",
-        "expire",
+        "lib/deadlines",
         "if (step.heard or 0) >= step.deadline then",
         "if tx.now >= step.deadline + 10000 then",
         "test_whoever_is_found_late_was_lost_and_did_not_take_too_long",
     ),
     Fault(
         "a loss counts as a failure",
-        "expire",
+        "lib/deadlines",
         "usage.tally(tx, address, 'attempts_lost')",
         "usage.tally(tx, address, 'attempts_failed')",
     ),
     Fault(
         "no step is ever poison",
-        "expire",
+        "lib/deadlines",
         "step.lost > LOST_MAX",
         "false",
         "test_step_that_kills_its_workers_is_poison",
@@ -63,7 +105,7 @@ FAULTS = (
     ),
     Fault(
         "whoever is said to be gone, all attempts end",
-        "expire",
+        "lib/deadlines",
         "if step.lease > tx.now and (not gone or step.owner ~= gone) then",
         "if step.lease > tx.now and not gone then",
         "test_a_lease_of_who_is_gone_is_not_waited_for",

@@ -26,9 +26,9 @@ FAULTS = (
     Fault(
         "tokens are counted at the end alone",
         "beat",
-        "if usage.add_attempt(tx, address, step, args.spent, true) then\n",
+        "if usage.add_attempt(tx, address, step, args.spent, true) or tx.reached then\n",
         "if args.spent then args.spent.tokens_in, args.spent.tokens_out = 0, 0 end\n"
-        "if usage.add_attempt(tx, address, step, args.spent, true) then\n",
+        "if usage.add_attempt(tx, address, step, args.spent, true) or tx.reached then\n",
     ),
     Fault(
         "what an attempt told is taken off the next one's",

@@ -24,6 +24,8 @@ class Bookkeeping:
         self.budget = dict(budget)
         #: When the session's time is over; and the time left while its clock is stopped.
         self.until = now + budget["wall_ms"] if "wall_ms" in budget else None
+        #: Until then attempts are not expired: Redis has restarted.
+        self.grace_until = 0
         self.left = budget.get("wall_ms", 0)
         self.clock_look = self._next_look()
         self.reached = False

@@ -2,10 +2,13 @@
 -- shows that it is alive.
 -- Arguments: stop (the hook's own name for it), stale_ms
 -- Returns: begun(guard, version) | repeated(decision) | busy | unknown
---- @requires events, guards, transaction
+--- @requires deadlines, events, guards, records, transaction
 return function(tx)
   local args, reply = tx.args, transaction.reply
   if not transaction.read_session(tx) or not guards.is_open(tx) then return reply(tx, 'unknown') end
+  local stop = records.load(tx, 'steps', 'stop')
+  local late = stop and deadlines.refuse(tx, 'stop', stop, 'unknown')
+  if late then return late end
   tx.reply.decision = guards.decision(tx, args.stop)
   if tx.reply.decision then return reply(tx, 'repeated') end
   local hook = guards.running(tx)

@@ -4,10 +4,13 @@
 --   place of a hook that runs), stop? and decision? (JSON; only the hook of this stop may write it)
 -- Document: the state (JSON). Entry of the ledger: of a stop.
 -- Returns: written(version) | repeated(decision) | changed | superseded | unknown
---- @requires events, guards, records, transaction
+--- @requires deadlines, events, guards, records, transaction
 return function(tx)
   local args, reply = tx.args, transaction.reply
   if not transaction.read_session(tx) or not guards.is_open(tx) then return reply(tx, 'unknown') end
+  local stop = records.load(tx, 'steps', 'stop')
+  local late = stop and deadlines.refuse(tx, 'stop', stop, 'unknown')
+  if late then return late end
   local key = tx.keys.guard
   if args.stop then
     tx.reply.decision = guards.decision(tx, args.stop)

@@ -12,6 +12,29 @@ function sessions.write_fields(tx, fields)
   redis.call('HSET', tx.keys.session, unpack(pairs_of))
 end
 
+local KEY_S = 7 * 24 * 3600   -- an idempotency key is remembered, at most as long as its session
+
+-- The session that has the call's idempotency key already, and the digest of its request.
+function sessions.find_by_key(tx)
+  local made, body = (redis.call('GET', tx.prefix .. 'idem:' .. tx.args.key) or ''):match('^(.-)|(.*)$')
+  if made and redis.call('EXISTS', tx.prefix .. 'id:' .. made) == 1 then return made, body end
+end
+
+-- Stores the idempotency key of a new session, if the call has one.
+function sessions.keep_key(tx)
+  local args = tx.args
+  if not args.key then return end
+  redis.call('SET', tx.prefix .. 'idem:' .. args.key, args.session .. '|' .. args.body, 'EX', KEY_S)
+  redis.call('HSET', tx.keys.session, 'key', args.key)
+end
+
+-- Deletes the idempotency key of a session that is deleted, unless another session has it now.
+function sessions.forget_key(tx)
+  local key = redis.call('HGET', tx.keys.session, 'key')
+  local name = key and tx.prefix .. 'idem:' .. key
+  if name and (redis.call('GET', name) or ''):match('^(.-)|') == tx.args.session then redis.call('DEL', name) end
+end
+
 -- Adds a new session to the indexes; it takes its label.
 function sessions.list(tx)
   redis.call('ZADD', tx.shared.sessions, tx.now, tx.args.session)

@@ -61,7 +61,7 @@ end
 
 local FIELDS = {'status', 'place', 'window', 'program', 'retention', 'parent', 'exit_by', 'label', 'folder', 'priority',
   'rings', 'rung', 'budget', 'token', 'made', 'compare', 'unread', 'skips', 'expected', 'covered', 'began',
-  'definitions'}
+  'definitions', 'until'}
 
 -- Reads the fields of the session; false if there is no such session.
 function transaction.read_session(tx)

@@ -20,12 +20,6 @@ local function is_whole(tx)
   return true
 end
 
--- The session that has the idempotency key already, and the digest of its request.
-local function find_existing(tx)
-  local made, body = (redis.call('GET', tx.prefix .. 'idem:' .. tx.args.key) or ''):match('^(.-)|(.*)$')
-  if made and redis.call('EXISTS', tx.prefix .. 'id:' .. made) == 1 then return made, body end
-end
-
 -- The reply to a call that creates nothing; nil if it may.
 local function refuse(tx)
   local args = tx.args
@@ -33,7 +27,7 @@ local function refuse(tx)
   local made_by = redis.call('HGET', tx.keys.session, 'nonce')
   if made_by and made_by == args.fields.nonce then return 'created' end   -- the reply of the first call was lost
   if args.key then
-    local made, body = find_existing(tx)
+    local made, body = sessions.find_by_key(tx)
     tx.reply.session = made
     if made then return body == args.body and 'exists' or 'conflict' end
   end
@@ -47,9 +41,7 @@ return function(tx)
   local args = tx.args
   local word = refuse(tx)
   if word then return transaction.reply(tx, word) end
-  if args.key then
-    redis.call('SET', tx.prefix .. 'idem:' .. args.key, args.session .. '|' .. args.body, 'EX', 7 * 24 * 3600)
-  end
+  sessions.keep_key(tx)
   programs.attach(tx, args.program, tx.document, args.routes)
   sessions.write_fields(tx, args.fields)
   sessions.keep_texts(tx)

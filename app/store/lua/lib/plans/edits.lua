@@ -119,6 +119,9 @@ function edits.decide(tx, op)
   if proposal.status ~= 'open' then
     return refusal(op.proposal, 'it was ' .. proposal.status .. ' by ' .. tostring(proposal.decided_by))
   end
+  if tx.session.status == 'active' and (proposal.until_ms or math.huge) <= tx.now then
+    return refusal(op.proposal, 'it was not decided before its deadline')
+  end
   local why
   if op.accept and proposal.operations then
     why = run(tx, proposal.operations)
