@@ -22,17 +22,18 @@ class Flows:
     def list_all(self) -> Response:
         """GET /v1/flows: list the flows of the catalog that applies to the caller's folder."""
         found = found_here(self._engine, requests.query(FolderQuery))
-        return answer(Page[FlowView](items=self._engine.catalog_of(found.folder).flows()))
+        catalog = self._engine.catalog_of(found.folder, found.free)
+        return answer(Page[FlowView](items=catalog.flows()))
 
     def one(self, name: str) -> Response:
         """GET /v1/flows/NAME: show a flow."""
         found = found_here(self._engine, requests.query(FolderQuery))
-        return answer(self._engine.catalog_of(found.folder).flow(name))
+        return answer(self._engine.catalog_of(found.folder, found.free).flow(name))
 
     def run(self, name: str) -> Response:
         """POST .../runs: start a session that runs a flow of the catalog; needs no scope exec:free.
 
-        The operator wrote the flow.
+        The operator wrote the flow, or the user has approved that of a folder.
         Only the command that prepares a worktree is the caller's.
         """
         caller = current_caller()
@@ -60,7 +61,9 @@ class Flows:
     def validate(self) -> Response:
         """POST /v1/flows/validate: check a flow, or a graph, without running it."""
         requests.query(requests.NoQuery)
-        return answer(self._engine.flow_checks.check(requests.value(), folder=folder_of_command()))
+        free = may_bring_commands(self._engine)
+        checks, folder = self._engine.flow_checks, folder_of_command()
+        return answer(checks.check(requests.value(), folder=folder, free=free))
 
 
 def blueprint(engine: Engine) -> Blueprint:

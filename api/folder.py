@@ -10,7 +10,7 @@ from flask import request
 from pydantic import Field
 
 from api import requests
-from api.auth import current_caller
+from api.auth import current_caller, may_bring_commands
 from api.problem_types import malformed
 from app.engine import Engine
 from app.operations.submission.drafts import Found
@@ -46,4 +46,4 @@ def found_here(engine: Engine, asked: FolderQuery | None = None, *, default: str
     folder = (asked and asked.folder) or folder_of_command()
     if caller is not None and not folder:
         return definitions.of_session(engine.registry.ref(caller.session))
-    return definitions.of_folder(folder or default)
+    return definitions.of_folder(folder or default, free=may_bring_commands(engine))

@@ -97,9 +97,14 @@ class Engine:
         self._add_session_operations(store, settings)
         self._add_follow_ups(store, settings, carrier)
 
-    def catalog_of(self, folder: str) -> Catalog:
-        """Return the catalog of flows, with those that a folder defines added; '' is no folder."""
-        return self.catalog.with_folder(self.definitions.flows_of(folder))
+    def catalog_of(self, folder: str, free: bool) -> Catalog:
+        """Return the catalog of flows, with those that a folder defines added; '' is no folder.
+
+        Unless `free`, flows of the folder with commands that are not approved are disabled.
+        """
+        flows = self.definitions.flows_of(folder)
+        why = None if free or flows is None else self.definitions.why_no_commands(flows)
+        return self.catalog.with_folder(flows, no_commands=why)
 
     def _add_queries(self, store: Store, carrier: Carrier) -> None:
         """Add the services that only read."""
@@ -145,7 +150,7 @@ class Engine:
     def _workers_of(self, fields: Mapping[str, str]) -> list[WorkerView]:
         """The live workers, with what the definitions of a session's folder add to them now."""
         try:
-            found = self.definitions.of(fields.get("defined_in"))
+            found = self.definitions.of(fields.get("defined_in"), free=bool(fields.get("free")))
         except InvalidDocument:  # a file of another user: a submit says so
             found = None
         return self.fleet.inventories(found)

@@ -29,7 +29,7 @@ def blueprints(engine: Engine) -> Iterator[Blueprint]:
     reads = engine.fleet
 
     def tools(found: Found) -> Page[ToolView]:
-        flows = engine.catalog_of(found.folder).flows()
+        flows = engine.catalog_of(found.folder, found.free).flows()
         return Page[ToolView](items=reads.tools(found.definitions, flows))
 
     yield _list(

@@ -10,13 +10,15 @@ from __future__ import annotations
 import hashlib
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Generic, NamedTuple, TypeVar
 
 from app.compiler.subflows import faults_in_files, faults_of_subflows
 from app.errors import FlowDisabled, FlowUnknown, InvalidDocument
+from app.security.command_permission import free_commands
 from leadhand.file_stamp import Stamp, stamp_of
 from leadhand.flows.documents import (
     CommandStep,
@@ -61,14 +63,26 @@ class Catalog:
     """
 
     def __init__(
-        self, folders: tuple[Path, ...] = (), *, flows: _Memory[FlowDefinition] | None = None
+        self,
+        folders: tuple[Path, ...] = (),
+        *,
+        flows: _Memory[FlowDefinition] | None = None,
+        no_commands: Mapping[Path, str] = MappingProxyType({}),
     ) -> None:
         self.folders = folders
-        self._flows = flows or _Memory(read_flow)
+        self._memory = flows or _Memory(read_flow)
+        #: Folders whose flows may have no commands, and why.
+        self._no_commands = no_commands
 
-    def with_folder(self, folder: Path | None) -> Catalog:
-        """Returns a catalog that searches another folder first; the same catalog for None."""
-        return self if folder is None else Catalog((folder, *self.folders), flows=self._flows)
+    def with_folder(self, folder: Path | None, *, no_commands: str | None = None) -> Catalog:
+        """Returns a catalog that searches another folder first; the same catalog for None.
+
+        With `no_commands`, the reason, flows of the folder that have commands are disabled.
+        """
+        if folder is None:
+            return self
+        refused = {} if no_commands is None else {folder: no_commands}
+        return Catalog((folder, *self.folders), flows=self._memory, no_commands=refused)
 
     def entries(self) -> list[CatalogFlow]:
         """Returns an entry for each flow file in the folders, sorted by name, broken ones too."""
@@ -163,6 +177,13 @@ class Catalog:
         """
         found = (read_markdown(one, path) for one in self._search_folders(folder))
         return next((messages for messages in found if messages is not None), None)
+
+    def _flows(self, file: Path) -> FlowDefinition:
+        """Reads a flow. Raises FlowInvalid, also for commands that are not approved."""
+        found, why = self._memory(file), self._no_commands.get(file.parent)
+        for field in free_commands(found) if why is not None else ():
+            raise FlowInvalid(file.name, field, f"needs the scope 'exec:free': {why}")
+        return found
 
     def _search_folders(self, folder: Path | None) -> tuple[Path, ...]:
         """The flow's own folder, or all folders for a flow that was submitted without a file."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 from app.domain.environment.definitions import Definitions
 from app.errors import InvalidDocument
 from app.settings import Settings
+from leadhand.models.approvals import FOREIGN, Approvals, is_foreign
 from leadhand.models.definition_folder import (
     FILES,
     FLOWS,
@@ -19,7 +19,6 @@ from leadhand.models.toml_file import TomlUnreadable, read_text
 
 #: The most bytes of a file that are stored with each session.
 LARGEST = 256 * 1024
-_ROOT = 0
 
 
 class DefinitionFiles:
@@ -28,11 +27,13 @@ class DefinitionFiles:
     def __init__(self, settings: Settings) -> None:
         self._kinds = settings.folder_definitions
         self._home = settings.user_home
+        self._approvals = settings.approvals
 
-    def of(self, folder: str | None) -> Definitions | None:
+    def of(self, folder: str | None, *, free: bool) -> Definitions | None:
         """Reads the agent and tool definitions that apply in a folder; None if there are none.
 
-        Raises InvalidDocument if a file of another user would define something.
+        Unless `free`, workers use only what the user has approved of it. Raises InvalidDocument if
+        a file of another user would define something.
         """
         if not self._kinds or not folder:
             return None
@@ -40,9 +41,7 @@ class DefinitionFiles:
         if found is None:
             return None
         for foreign in _foreign_files(found):
-            why = "belongs to another user, who could change what runs here"
-            hint = f"this file {why}; make it yours with chown, or remove it"
-            raise InvalidDocument("folder", str(foreign), hint)
+            raise InvalidDocument("folder", str(foreign), f"this file {FOREIGN}")
         agents, tools = FILES
         unread = dict[str, str]()
         return Definitions(
@@ -51,6 +50,7 @@ class DefinitionFiles:
             tools=_read(found / tools, unread) if "agents" in self._kinds else "",
             unread=unread,
             functions="tools" in self._kinds,
+            approved_only=not free,
         )
 
     def flows_of(self, folder: str | None) -> Path | None:
@@ -60,6 +60,10 @@ class DefinitionFiles:
         found = folder_with_definitions(Path(folder), self._home)
         return None if found is None else found / FLOWS
 
+    def why_no_commands(self, flows: Path) -> str | None:
+        """Returns why flows of this folder may not have commands without exec:free; or None."""
+        return Approvals(flows.parent, self._approvals, strict=True).why_not(flows)
+
     @property
     def are_read(self) -> bool:
         """Whether the settings allow folders to define agents, tools or flows of their own."""
@@ -68,15 +72,8 @@ class DefinitionFiles:
 
 def _foreign_files(folder: Path) -> Iterator[Path]:
     """The files of definitions, and folders of them, that neither this user nor root owns."""
-    ours = {os.getuid(), _ROOT}
     files = [*definition_files(folder)]
-    for path in dict.fromkeys([*files, *(file.parent for file in files)]):
-        try:
-            owners = {path.stat().st_uid, path.lstat().st_uid}
-        except OSError:
-            continue
-        if owners - ours:
-            yield path
+    yield from filter(is_foreign, dict.fromkeys([*files, *(file.parent for file in files)]))
 
 
 def _read(file: Path, unread: dict[str, str]) -> str:

@@ -78,8 +78,9 @@ class Migration:
         if not fields.get("source"):
             raise _refusal(ref, status, "it was not started from a flow of the catalog")
         began = Source.model_validate_json(fields["source"])
-        found = self._submissions.definitions.again(fields)
-        written = self._submissions.catalog_of(found.folder).document(began.flow)
+        found = self._submissions.definitions.again(ref, fields)
+        catalog = self._submissions.catalog_of(found.folder, found.free)
+        written = catalog.document(began.flow)
         own = own_folder_of(self._registry.program(fields["program"]), root="")
         cwd = fields.get("cwd", "") if own is None else own.origin
         document = _with_run_options(written, began, fields | {"cwd": cwd})

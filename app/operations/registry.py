@@ -140,7 +140,11 @@ class Registry:
 
     def may_bring_commands(self, ref: SessionRef) -> bool:
         """Whether a session's children may have commands: its token had the scope `exec:free`."""
-        seal = self._store.values(ref, "session", ["free"]).get("free", "")
+        return self.is_free(ref, self._store.values(ref, "session", ["free"]))
+
+    def is_free(self, ref: SessionRef, fields: Mapping[str, str]) -> bool:
+        """Whether a session with these stored fields may have commands, by their signature."""
+        seal = fields.get("free", "")
         return any(
             is_command_seal(ref.id, ref.root, seal, secret=secret) for secret in self._accepted
         )

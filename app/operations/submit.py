@@ -70,7 +70,7 @@ class Submissions:
         registry: Registry,
         transitions: Transitions,
         fleet: Fleet,
-        catalog_of: Callable[[str], Catalog],
+        catalog_of: Callable[[str, bool], Catalog],
         definitions: DefinitionFiles,
         guard: StoreGuard,
     ) -> None:
@@ -79,7 +79,7 @@ class Submissions:
         self._registry = registry
         self._transitions = transitions
         self._fleet = fleet
-        #: The catalog with the flows of a folder.
+        #: The catalog with the flows of a folder, without commands that are not approved.
         self.catalog_of = catalog_of
         self._programs = CompiledPrograms()
         self.definitions = SubmitDefinitions(store, registry, definitions)
@@ -147,7 +147,7 @@ class Submissions:
     def _create_run(self, asker: Asker, name: str, run: FlowRun) -> Submitted:
         found = self.definitions.of(asker, run.working_folder)
         asker = asker._replace(found=found)
-        document = self.catalog_of(found.folder).document(name)
+        document = self.catalog_of(found.folder, found.free).document(name)
         try:
             applied = apply_run(document, run)
             source = source_of(document, run, applied)
@@ -165,12 +165,14 @@ class Submissions:
 
         `own` is the folder that the session has to itself.
         """
-        program = self.compile(self._with_files(document, self.catalog_of(found.folder)), found)
+        catalog = self.catalog_of(found.folder, found.free)
+        program = self.compile(self._with_files(document, catalog), found)
         return in_own_folder(program, own, document.label or "") if own is not None else program
 
     def compile(self, document: AnyDocument, found: Found, *, is_new: bool = True) -> Program:
         """Compile a document, with all checks of a submit if it is new. Raises InvalidDocument."""
-        text, catalog = document.model_dump_json(), self.catalog_of(found.folder)
+        text = document.model_dump_json()
+        catalog = self.catalog_of(found.folder, found.free)
         if not is_new:
             return self._programs.compile(document, text, catalog)
         workers = self._fleet.inventories(found.definitions)
@@ -198,7 +200,7 @@ class Submissions:
         document, asker = self._in_its_surroundings(document, asker)
         found, environment = asker.found or Found(), asker.environment or SessionEnvironment()
         workers = (workers_of or self._fleet.inventories)(found.definitions)
-        given, catalog = document, self.catalog_of(found.folder)
+        given, catalog = document, self.catalog_of(found.folder, found.free)
         hook, label = document.webhook or (asker.owner and asker.owner.webhook), document.label
         if isinstance(document, FlowDocument):
             given = document = self._with_files(document, catalog)
@@ -417,15 +419,8 @@ class Submissions:
             **self._settings.retentions,
             "parent": json.dumps(dict(parent)) if parent else "",
             "own_folder": own_facts(ref.id, asker.own),
-            "free": self._registry.seal_commands(ref) if self._is_free(ref, asker) else "",
+            "free": self._registry.seal_commands(ref) if found.free else "",
         }
-
-    def _is_free(self, ref: SessionRef, asker: Asker) -> bool:
-        """Whether the new session's bodies may bring commands: as its parent's may."""
-        if asker.parent is None:
-            return asker.free
-        above = SessionRef(str(asker.parent["session"]), ref.root)
-        return self._registry.may_bring_commands(above)
 
 
 def _created(draft: Draft, new: NewSession, reply: Reply) -> CreatedSession | None:

@@ -81,7 +81,7 @@ class Queries:
         self,
         store: Store,
         read: Callable[[str], Program],
-        catalog_of: Callable[[str], Catalog],
+        catalog_of: Callable[[str, bool], Catalog],
         fleet: Fleet,
         troubles: Troubles,
         artifacts: ArtifactSource,

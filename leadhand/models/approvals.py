@@ -19,6 +19,8 @@ MOST_FILES, MOST_BYTES = 1000, 4 * 1024 * 1024
 #: Where Python keeps compiled files.
 CACHE = "__pycache__"
 _ROOT = 0
+#: Why a definition of a folder is not used for a token with few scopes.
+LIMITED = "is not approved as it is, and the session was submitted without exec:free"
 #: How a file that may not be used says so.
 FOREIGN = (
     "belongs to another user, who could change what runs here; make it yours with chown, or"
@@ -31,12 +33,14 @@ class Unapprovable(ValueError):
 
 
 class Approvals(NamedTuple):
-    """Tells which definitions of a folder may apply; without a folder or a store all may."""
+    """Tells which definitions of a folder may apply; without a folder all may."""
 
     #: The folder whose files need an approval, such as a clone of somebody's repository.
     folder: Path | None = None
     #: The file that has the approvals.
     store: Path | None = None
+    #: Whether nothing of the folder applies without one, for a token without exec:free.
+    strict: bool = False
 
     def stamp(self) -> Stamp:
         """Return a fingerprint that changes with the file of approvals; empty without one."""
@@ -44,16 +48,29 @@ class Approvals(NamedTuple):
 
     def lack(self, file: Path, text: str) -> bool:
         """Whether a definition file needs the user's approval, and this text of it has none."""
-        if self.folder is None or self.store is None:
+        if self.folder is None or file.absolute().parent != self.folder.absolute():
             return False
-        if file.absolute().parent != self.folder.absolute():
-            return False
+        if self.store is None:
+            return self.strict
         return not is_approved(self.store, file, digest_of(text))
+
+    def why_not(self, part: Path) -> str | None:
+        """Return why the folder `part` of definitions may not be used; None if it may.
+
+        Only strict approvals need that of a folder as a whole.
+        """
+        if not self.strict or self.folder is None or part.parent != self.folder:
+            return None
+        try:
+            text = text_of_folder(part)
+        except Unapprovable as error:
+            return str(error)
+        return f"{part} {LIMITED}; {self.hint} --all`" if self.lack(part, text) else None
 
     @property
     def hint(self) -> str:
         """Return a hint for the user: the command that approves the files of the folder."""
-        return f"look at it, then run `leadhand trust {self.folder}`"
+        return f"look at it, then run `leadhand trust {self.folder}"
 
 
 #: For files that all apply, such as those of LEADHAND_AGENTS.

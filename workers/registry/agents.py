@@ -11,7 +11,7 @@ from typing import NamedTuple
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
-from leadhand.models.approvals import NONE_NEEDED, Approvals
+from leadhand.models.approvals import LIMITED, NONE_NEEDED, Approvals
 from leadhand.models.patterns import form_of
 from leadhand.models.suggestions import nearest
 from leadhand.models.toml_file import TomlUnreadable, line_of
@@ -115,13 +115,18 @@ class _Entries(NamedTuple):
 def _without_replacements(
     found: _Entries, agents: Mapping[str, Agent], file: Path, approvals: Approvals
 ) -> _Entries:
-    """The entries of a file that is not approved: those with the name of an agent are broken."""
-    why = f"an agent has this name, and this file is not approved as it is; {approvals.hint}"
+    """The entries of a file that is not approved: those with the name of an agent are broken.
+
+    With strict approvals, all are.
+    """
+    names = found.agents.keys() if approvals.strict else found.agents.keys() & agents.keys()
+    what = "an agent has this name, and this file is not approved as it is"
+    why = f"{f'this file {LIMITED}' if approvals.strict else what}; {approvals.hint}`"
     broken = {
         name: AgentsFileInvalid(
             str(file), f"agents.{name}", None, why, line_of(found.text, ["agents", name])
         )
-        for name in found.agents.keys() & agents.keys()
+        for name in names
     }
     kept = {name: agent for name, agent in found.agents.items() if name not in broken}
     return found._replace(agents=kept, broken={**found.broken, **broken})

@@ -71,7 +71,7 @@ class Registries:
             folder = Path(definitions.folder)
             files.append(folder / FILES[0])
             tools += [folder / TOOLS] if definitions.functions else []
-            approvals = Approvals(folder, settings.approvals)
+            approvals = Approvals(folder, settings.approvals, strict=definitions.approved_only)
         declared = ToolFiles(
             files,
             approvals,
@@ -87,6 +87,6 @@ class Registries:
             )
         return Registry(
             AgentFiles(files, approvals, sources=sources, logs_faults=self._logs_faults),
-            ToolCatalogue(tools, declared, served, self._inline),
+            ToolCatalogue(tools, declared, served, self._inline, approvals),
             folder,
         )

@@ -19,6 +19,7 @@ from pydantic import JsonValue
 from app.truncate import cut
 from leadhand.file_stamp import Stamp, stamp_of
 from leadhand.functions.modules import TAKEN
+from leadhand.models.approvals import NONE_NEEDED, Approvals
 from leadhand.models.tool_names import BUILT_IN_TOOLS, RESERVED_MODULES, owner_of
 from leadhand.models.views import ToolHere, ToolParameter
 from workers.registry.declared.book import ToolBook, ToolFiles
@@ -43,8 +44,10 @@ class ToolCatalogue:
         declared: ToolFiles | None = None,
         served: ServedTools | None = None,
         inline: InlineFunctions | None = None,
+        approvals: Approvals = NONE_NEEDED,
     ) -> None:
-        self.folders = tuple(folder.absolute() for folder in folders)
+        self._folders = tuple(folder.absolute() for folder in folders)
+        self._approvals = approvals
         self._declared = declared or ToolFiles()
         #: The tools of the MCP servers.
         self.served = served or ServedTools()
@@ -52,12 +55,18 @@ class ToolCatalogue:
         self.inline = inline or InlineFunctions()
         self._read: dict[Path, tuple[Stamp, tuple[ToolHere, ...]]] = {}
 
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """Return the folders whose functions may be called now, in the order of the search."""
+        return tuple(one for one in self._folders if self._approvals.why_not(one) is None)
+
     def tools(self) -> tuple[ToolHere, ...]:
         """Return all tools of the worker, sorted by name; of files of one name, the first."""
         files: dict[str, Path] = {}
-        for folder in self.folders:
+        why = {folder: self._approvals.why_not(folder) for folder in self._folders}
+        for folder in self._folders:
             files |= {file.stem: file for file in _files(folder) if file.stem not in files}
-        self._read = {file: self._known(file) for file in files.values()}
+        self._read = {file: self._known(file, why[file.parent]) for file in files.values()}
         found = [self._as_inline(tool) for _, tools in self._read.values() for tool in tools]
         book = self.book
         found += [*declared_tools(book), *self.served.tools([*book.servers])]
@@ -89,7 +98,9 @@ class ToolCatalogue:
             return tool.model_copy(update={"why_not": fault})
         return tool if entry is None else tool.model_copy(update={"inline_s": entry.timeout_s})
 
-    def _known(self, file: Path) -> tuple[Stamp, tuple[ToolHere, ...]]:
+    def _known(self, file: Path, why_not: str | None) -> tuple[Stamp, tuple[ToolHere, ...]]:
+        if why_not is not None:
+            return (), _unusable(file, why_not)
         seen, known = stamp_of(file), self._read.get(file)
         return known if known is not None and known[0] == seen else (seen, _tools_in(file))
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from flask import Blueprint, Response, g, request
+from flask import Blueprint, Response, request
 from pydantic import JsonValue, ValidationError
 
-from api.auth import current_owner
+from api.auth import current_owner, may_bring_commands
 from api.dashboard.render import page
 from api.dashboard.replies import go_to
 from api.drawings.routes import SVG, drawing_response
 from api.problem_types import invalid
 from api.validation_errors import field_problems
+from app.catalog.flow_catalog import Catalog
 from app.engine import Engine
 from app.queries.filters import SessionFilter
-from app.security.api_tokens import Scope
 from leadhand.flows.documents import FlowRun
 from leadhand.models.views import FlowView
 
@@ -39,20 +39,20 @@ class FlowPages:
         own = (self._engine.definitions.flows_of(view.folder) for view in recent)
         folders = dict.fromkeys(str(one.parent) for one in own if one is not None)
         found = {
-            folder: self._engine.catalog_of(folder).flows() for folder in ("", *sorted(folders))
+            folder: _catalog(self._engine, folder).flows() for folder in ("", *sorted(folders))
         }
         return page("flows.html", folders={name: some for name, some in found.items() if some})
 
     def flow(self, name: str) -> Response:
         """GET /ui/flows/NAME: show a flow, its runs and the form that runs it."""
         folder = request.args.get("folder", "")
-        found = self._engine.catalog_of(folder).flow(name)
+        found = _catalog(self._engine, folder).flow(name)
         runs = self._engine.queries.sessions(SessionFilter(kind="flow", name=name), limit=RUNS)
         return page("flow.html", flow=found, runs=runs, folder=folder)
 
     def drawing(self, name: str) -> Response:
         """GET .../drawing.svg: return the drawing of a flow as SVG."""
-        document = self._engine.catalog_of(request.args.get("folder", "")).document(name)
+        document = _catalog(self._engine, request.args.get("folder", "")).document(name)
         return drawing_response(self._engine.drawings.flow_svg(document), SVG)
 
     def run_flow(self, name: str) -> Response:
@@ -61,10 +61,10 @@ class FlowPages:
         folder = sent.get("defined_in", "")
         submitted = self._engine.submit.flow(
             name,
-            self._run_of(self._engine.catalog_of(folder).flow(name), sent),
+            self._run_of(_catalog(self._engine, folder).flow(name), sent),
             idempotency_key=sent.get("key") or None,
             owner=current_owner(),
-            free=Scope.EXEC_FREE in g.visitor.scopes,
+            free=may_bring_commands(self._engine),
             folder=folder,
         )
         return go_to(f"/ui/sessions/{submitted.session}")
@@ -82,6 +82,11 @@ class FlowPages:
             return FlowRun.model_validate(values)
         except ValidationError as error:
             raise invalid(field_problems(error, values, FlowRun)) from None
+
+
+def _catalog(engine: Engine, folder: str) -> Catalog:
+    """The flows that the visitor may run from a folder; others are disabled."""
+    return engine.catalog_of(folder, may_bring_commands(engine))
 
 
 def add_to(routes: Blueprint, engine: Engine) -> None:

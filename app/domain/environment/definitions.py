@@ -20,6 +20,8 @@ class Definitions(NamedTuple):
     unread: Mapping[str, str] = MappingProxyType({})
     #: Whether the functions in its folder `tools` are tools.
     functions: bool = True
+    #: Whether only what the user has approved of it applies: its token lacks exec:free.
+    approved_only: bool = False
 
     @property
     def text(self) -> str:

@@ -30,36 +30,36 @@ class SubmitDefinitions:
         """Returns the agent and tool definitions for a new session: its folder's or its parent's.
 
         They are those of the folder of the command that submits it, by default of its own working
-        folder. Raises InvalidDocument if a file of another user would define something.
+        folder. Who may not bring commands does not choose them for another folder than its own.
+        Raises InvalidDocument if a file of another user would define something.
         """
-        if not self._files.are_read:
-            return Found()
         if asker.found is not None:
             return asker.found
         if asker.parent is not None:
             return self.of_session(SessionRef(str(asker.parent["session"]), str(asker.root)))
-        return self.of_folder(asker.folder or cwd or "")
+        folder = (asker.folder or cwd) if asker.free else (cwd or asker.folder)
+        return self.of_folder(folder or "", free=asker.free)
 
-    def again(self, fields: Mapping[str, str]) -> Found:
+    def again(self, ref: SessionRef, fields: Mapping[str, str]) -> Found:
         """Reads agents and tools that a session's folder defines now. Raises InvalidDocument."""
-        return self.of_folder(fields.get("defined_in", ""))
+        free = self._registry.is_free(ref, fields)
+        return self.of_folder(fields.get("defined_in", ""), free=free)
 
-    def of_folder(self, folder: str) -> Found:
+    def of_folder(self, folder: str, *, free: bool) -> Found:
         """Reads the agent and tool definitions that apply in a folder, as its files are now."""
         if not self._files.are_read:
-            return Found()
-        return Found(self._files.of(folder), folder)
+            return Found(free=free)
+        return Found(self._files.of(folder, free=free), folder, free)
 
     def of_session(self, ref: SessionRef) -> Found:
         """Returns a session's stored definitions, for its child sessions; empty if it is final."""
-        if not self._files.are_read:
-            return Found()
-        names = ["definitions", "defined_in", "status"]
+        names = ["definitions", "defined_in", "status", "free"]
         fields = self._store.values(ref, "session", names)
-        if fields.get("status") in FINAL:  # nothing starts below it
-            return Found()
+        free = self._registry.is_free(ref, fields)
+        if not self._files.are_read or fields.get("status") in FINAL:  # nothing starts below that
+            return Found(free=free)
         mark, folder = fields.get("definitions", ""), fields.get("defined_in", "")
-        return Found(self._registry.definitions(ref, mark), folder)
+        return Found(self._registry.definitions(ref, mark), folder, free)
 
     def adopt_changes(self, ref: SessionRef, plan: ResumePlan) -> tuple[ResumePlan, JsonValue]:
         """Reads a session's definitions again; returns the resume plan, and what to adopt or None.
@@ -71,7 +71,7 @@ class SubmitDefinitions:
         fields = self._store.fields(ref)
         if fields.get("status") not in (SessionStatus.STOPPED, SessionStatus.FAILED):
             return plan, None
-        found, program = self.again(fields), plan.adopts and plan.adopts.program.hash
+        found, program = self.again(ref, fields), plan.adopts and plan.adopts.program.hash
         if found.mark == fields.get("definitions", ""):
             return plan, None
         signature = self._registry.sign_for_definitions(ref, fields, found.mark, program=program)

@@ -22,6 +22,8 @@ class Found(NamedTuple):
 
     definitions: Definitions | None = None
     folder: str = ""
+    #: Whether its bodies may bring commands; if not, only approved definitions apply.
+    free: bool = False
 
     @property
     def text(self) -> str:

@@ -11,7 +11,6 @@ from app.catalog.flow_tools import called_flows, faults_of_called_flows
 from app.compiler import compile_document
 from app.compiler.graph import missing_inputs
 from app.compiler.subflows import faults_of_subflows
-from app.domain.environment.definitions import Definitions
 from app.errors import InvalidDocument
 from app.fleet.admission import faults_here
 from app.fleet.definition_files import DefinitionFiles
@@ -34,7 +33,7 @@ class FlowChecks:
         self,
         settings: Settings,
         fleet: Fleet,
-        catalog_of: Callable[[str], Catalog],
+        catalog_of: Callable[[str, bool], Catalog],
         files: DefinitionFiles,
     ) -> None:
         self._files = files
@@ -42,21 +41,25 @@ class FlowChecks:
         self._fleet = fleet
         self._catalog_of = catalog_of
 
-    def check(self, given: JsonValue, *, folder: str = "") -> FlowCheckView:
-        """Check whether a flow or graph could run in a folder now, and list all errors."""
+    def check(self, given: JsonValue, *, folder: str = "", free: bool = False) -> FlowCheckView:
+        """Check whether a flow or graph could run in a folder now, and list all errors.
+
+        Unless `free`, only approved definitions of the folder count.
+        """
         if isinstance(given, dict) and given.get("kind") == "graph":
-            return self._check_graph(given, folder)
+            return self._check_graph(given, folder, free=free)
         found = all_faults(FlowDocument, given)
         faults = [FlowFaultView(path=path, message=text) for path, text in found.faults]
         if isinstance(found.flow, FlowDocument):
             asked_for = {name: text or "" for name, text in found.flow.inputs.items()}
             document = found.flow.model_copy(update={"inputs": asked_for})
             faults += map(
-                _fault_view, self._faults_here(document, folder, known=[f.path for f in faults])
+                _fault_view,
+                self._faults_here(document, folder, known=[f.path for f in faults], free=free),
             )
         return FlowCheckView(valid=not faults, faults=faults)
 
-    def _check_graph(self, given: JsonValue, folder: str) -> FlowCheckView:
+    def _check_graph(self, given: JsonValue, folder: str, *, free: bool) -> FlowCheckView:
         faults = list[FlowFaultView]()
         try:
             GraphDocument.model_validate(given)
@@ -66,30 +69,28 @@ class FlowChecks:
         rest = rest_of_graph(given)
         if rest is not None:
             folder = folder or rest.cwd or ""
-            here = self._faults_of_graph(rest, self._files.of(folder), folder)
-            faults += map(_fault_view, here)
+            here = Found(self._files.of(folder, free=free), folder, free)
+            faults += map(_fault_view, self._faults_of_graph(rest, here))
         return FlowCheckView(valid=not faults, faults=faults)
 
     def faults_at_submit(self, rest: GraphDocument, found: Found) -> list[InvalidDocument]:
         """List missing inputs of a graph, and why it could not run here with its definitions."""
-        folder = found.folder or rest.cwd or ""
-        return [*missing_inputs(rest), *self._faults_of_graph(rest, found.definitions, folder)]
+        found = found._replace(folder=found.folder or rest.cwd or "")
+        return [*missing_inputs(rest), *self._faults_of_graph(rest, found)]
 
-    def _faults_of_graph(
-        self, graph: GraphDocument, definitions: Definitions | None, folder: str
-    ) -> list[InvalidDocument]:
-        workers = self._fleet.inventories(definitions)
+    def _faults_of_graph(self, graph: GraphDocument, found: Found) -> list[InvalidDocument]:
+        workers = self._fleet.inventories(found.definitions)
         faults = [*faults_here(graph, self._settings, workers)]
-        called = called_flows(graph, self._catalog_of(folder))
+        called = called_flows(graph, self._catalog_of(found.folder, found.free))
         return [*faults, *faults_of_called_flows(graph, called)]
 
     def _faults_here(
-        self, document: FlowDocument, folder: str, *, known: list[str]
+        self, document: FlowDocument, folder: str, *, known: list[str], free: bool
     ) -> list[InvalidDocument]:
         """Errors in a flow's files and subflows, and in its use of agents and tools."""
         folder = folder or document.cwd or ""
-        whole, faults = self._catalog_of(folder).gather(document)
-        workers = self._fleet.inventories(self._files.of(folder))
+        whole, faults = self._catalog_of(folder, free).gather(document)
+        workers = self._fleet.inventories(self._files.of(folder, free=free))
         here = faults_here(whole, self._settings, workers)
         # Without a valid `agents` part, the agents of agentTypes are unknown.
         is_mapped = not any(path.partition(".")[0] == "agents" for path in known)

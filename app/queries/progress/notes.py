@@ -20,7 +20,7 @@ from leadhand.models.views import WorkerView
 class Notes:
     """Writes notes; reads more only for what a session has."""
 
-    def __init__(self, store: Store, catalog_of: Callable[[str], Catalog]) -> None:
+    def __init__(self, store: Store, catalog_of: Callable[[str, bool], Catalog]) -> None:
         self._store = store
         self._catalog_of = catalog_of
 
@@ -46,7 +46,8 @@ class Notes:
         """Returns notes for users: changed flows, missing workers, locks, questions."""
         if fields["status"] in FINAL:
             return []
-        notes = changes(self._catalog_of(fields.get("defined_in", "")), fields.get("source", ""))
+        catalog = self._catalog_of(fields.get("defined_in", ""), bool(fields.get("free")))
+        notes = changes(catalog, fields.get("source", ""))
         children = pinned_children(fields.get("source", ""))
         notes += outdated_children(ref.id, children, self._store.steps(ref, list(children)))
         if fields["status"] == SessionStatus.ACTIVE:

@@ -63,7 +63,8 @@ class Home:
 
     def submit(self, folder: str, **more: Any) -> str:
         """Submit a loop from a folder; its id."""
-        return str(self.engine.submit.document(document(cwd=self.path(folder), **more)).session)
+        given = document(cwd=self.path(folder), **more)
+        return str(self.engine.submit.document(given, free=True).session)
 
     def agents(self, session: str) -> AgentBook:
         """Return the agents that a worker has for a session; it has seen nothing yet."""
@@ -140,7 +141,7 @@ def test_child_session_has_the_definitions_of_its_parent_wherever_it_works(home)
         "session": session, "address": work.grant.address, "fence": work.grant.fence,
         "base": home.engine.store.keys.base(work.ref),
     }  # fmt: skip
-    asker = Asker(parent=parent, root=session)
+    asker = Asker(parent=parent, root=session)  # its right to bring commands is its parent's
     made = home.engine.submit.document_of(asker, document(cwd=home.path("two")))
     assert home.work(made.session).definitions == work.definitions
 
@@ -204,7 +205,8 @@ def test_faulty_file_costs_only_what_it_defines(home):
         LoopDocument.model_validate({
             "task": "t", "checkers": ["true"], "doer": {"command": "true"},
             "cwd": home.path("one"),
-        })
+        }),
+        free=True,
     )  # fmt: skip
     assert made.created
 
@@ -230,8 +232,8 @@ def test_flow_of_a_folder_runs_from_that_folder_alone(home):
     home.path("one/.git")
     made = home.engine.submit.flow("hello", FlowRun(working_folder=home.path("one/sub")))
     assert made.created
-    assert home.engine.catalog_of(home.path("one")).flows()[0].name == "hello"
-    assert home.engine.catalog_of(home.path("two")).flows() == []
+    assert home.engine.catalog_of(home.path("one"), True).flows()[0].name == "hello"
+    assert home.engine.catalog_of(home.path("two"), True).flows() == []
     assert home.engine.catalog.flows() == []
 
 
@@ -240,13 +242,13 @@ def test_fork_and_rerun_have_the_definitions_of_today(home):
     session = home.submit("one")
     end(home.engine, session, "stopped")
     file.write_text(PARROT.replace("cat", "tac"))
-    again = home.engine.reruns.rerun(session, Changes()).session
+    again = home.engine.reruns.rerun(session, Changes(), free=True).session
     assert home.agents(again).agent("parrot").command == ("tac",)
 
 
 def test_functions_of_a_folder_are_tools_of_its_sessions(home):
     home.write("one/tools/sums.py", "def add(a: int, b: int) -> int:\n    return a + b\n")
-    found = home.engine.definitions.of(home.path("one"))
+    found = home.engine.definitions.of(home.path("one"), free=True)
     assert "sums:add" in {tool.name for tool in home.engine.fleet.tools(found)}
     assert "sums:add" not in {tool.name for tool in home.engine.fleet.tools()}
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
 from leadhand.file_stamp import Stamp
-from leadhand.models.approvals import NONE_NEEDED, Approvals
+from leadhand.models.approvals import LIMITED, NONE_NEEDED, Approvals
 from leadhand.models.patterns import form_of
 from leadhand.models.suggestions import nearest
 from leadhand.models.toml_file import TomlUnreadable, line_of
@@ -149,14 +149,18 @@ class _Found(NamedTuple):
 def _unapproved(
     found: _Found, entries: Mapping[str, Declared], file: Path, approvals: Approvals
 ) -> _Found:
-    """The entries of a file that is not approved: what starts by itself or replaces is broken."""
+    """The entries of a file that is not approved: what starts by itself or replaces is broken.
+
+    With strict approvals, all are.
+    """
     broken = dict(found.broken)
     for name, entry in found.entries.items():
         section: Section = "mcp" if isinstance(entry, McpServer) else "tools"
-        if section == "tools" and name not in entries:
+        if section == "tools" and name not in entries and not approvals.strict:
             continue
         what = "a server starts by itself" if section == "mcp" else "a tool has this name"
-        why = f"{what}, and this file is not approved as it is; {approvals.hint}"
+        what += ", and this file is not approved as it is"
+        why = f"{f'this file {LIMITED}' if approvals.strict else what}; {approvals.hint}`"
         line = line_of(found.text, [section, name])
         broken[name] = ToolsFileInvalid(str(file), f"{section}.{name}", None, why, line)
     kept = {name: entry for name, entry in found.entries.items() if name not in broken}
