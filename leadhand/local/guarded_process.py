@@ -28,6 +28,7 @@ class GuardedProcess:
         env: Mapping[str, str] | None = None,
         read: Path = Path(os.devnull),
         pass_fds: Sequence[int] = (),
+        umask: int = -1,
     ) -> None:
         self._asked = False
         with log.open("ab") as output, read.open("rb") as source:
@@ -39,6 +40,7 @@ class GuardedProcess:
                 stdout=output,
                 stderr=output,
                 pass_fds=pass_fds,
+                umask=umask,
                 start_new_session=True,  # so that Ctrl-C in the terminal does not reach it
             )
 

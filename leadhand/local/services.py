@@ -33,7 +33,7 @@ class Service(Protocol):
 
 
 class Program:
-    """A service that is a command with an environment."""
+    """A service that is a command with an environment; -1 leaves the umask as it is."""
 
     def __init__(
         self,
@@ -43,8 +43,10 @@ class Program:
         home: Path,
         env: Mapping[str, str],
         stop_s: float,
+        umask: int = -1,
     ) -> None:
         self._command = command
+        self._umask = umask
         self._home = home
         self._env = env
         self._stop_s = stop_s
@@ -54,7 +56,9 @@ class Program:
     def relaunch(self) -> None:
         """Start the program's process."""
         # Run in the state folder: a server may read settings from its current folder.
-        self._process = GuardedProcess(self._command, cwd=self._home, env=self._env, log=self.log)
+        self._process = GuardedProcess(
+            self._command, cwd=self._home, env=self._env, log=self.log, umask=self._umask
+        )
 
     def has_ended(self) -> bool:
         """Whether the process has ended, or was never started."""

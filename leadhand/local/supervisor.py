@@ -103,8 +103,11 @@ class Supervisor:
         env: Mapping[str, str],
         linger_s: float,
         attempt: str = "",
+        umask: int = -1,
     ) -> None:
         self._home = home
+        #: That of the command which started the services: agents work with it, and so does apply.
+        self._umask = umask
         self._lock = lock
         self._binding = binding
         self._commands = commands
@@ -153,8 +156,9 @@ class Supervisor:
         )
         if not self._binding.importing:  # no step runs during an import
             worker = Program(
-                "worker", self._commands.worker, home=self._home, env=env, stop_s=_WORKER_STOP_S
-            )
+                "worker", self._commands.worker, home=self._home, env=env, stop_s=_WORKER_STOP_S,
+                umask=self._umask,
+            )  # fmt: skip
             self._keep("worker", worker)
         api = self._local_api(stack)
         self._wait_until(lambda: _is_ready(api))
@@ -316,7 +320,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _log.error("%s", error)
         return 1
     os.set_inheritable(lock, False)
-    os.umask(0o077)
+    umask = os.umask(0o077)
     supervisor = Supervisor(
         home,
         lock=lock,
@@ -325,6 +329,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         env=env,
         linger_s=math.inf if options.foreground else linger_of(env),
         attempt=options.attempt,
+        umask=umask,
     )
     return supervisor.run()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from pathlib import Path
 
 import psutil
@@ -28,13 +30,14 @@ def join(folder: Path, *, lease_s: int = 2) -> Connection:
     return ensure(folder / ".leadhand", env=env | ours)
 
 
-def submit(connection: Connection, doer: str) -> str:
+def submit(connection: Connection, doer: str, *, worktree: bool = False) -> str:
     document = {
         "kind": "loop",
         "task": "work",
         "doer": {"command": doer},
         "checkers": [{"command": "true"}],
         "cwd": str(connection.home.parent),
+        "worktree": worktree,
     }
     with Client(connection.url, connection.token) as client:
         return client.submit(document).id
@@ -50,6 +53,25 @@ def test_detached_session_is_carried_to_its_end_and_then_the_stack_ends(folder: 
     connection.close()
     wait_until(lambda: not (folder / ".leadhand" / "run.json").exists(), timeout=25)
     assert (folder / "made").read_text() == "done\n"
+
+
+def test_bodies_and_what_is_applied_have_the_umask_of_the_command(folder: Path):
+    """The services' own files are for their user only."""
+    before = os.umask(0o027)
+    try:
+        connection = join(folder)
+    finally:
+        os.umask(before)
+    with Client(connection.url, connection.token) as client:
+        doer = "umask > mask; mkdir new; echo x > new/made"
+        session = submit(connection, doer, worktree=True)
+        wait_until(lambda: client.session(session).status == "completed", timeout=30)
+        applying = client.apply(session).session
+        wait_until(lambda: client.session(applying).status == "completed", timeout=30)
+    assert (folder / "mask").read_text().strip() == "0027"
+    made = folder / "new" / "made"
+    assert [stat.S_IMODE(one.stat().st_mode) for one in (made, made.parent)] == [0o640, 0o750]
+    connection.close()
 
 
 @pytest.mark.slow
