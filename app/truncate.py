@@ -1,6 +1,11 @@
-"""Truncates long texts: in the middle, or to their last lines."""
+"""Truncates long texts: in the middle, or to their last lines.
+
+A text is rendered first, so that what is left of it is no progress bar.
+"""
 
 from __future__ import annotations
+
+from leadhand.models.text import render_terminal
 
 
 def cut(text: str, limit: int) -> str:
@@ -13,6 +18,7 @@ def cut(text: str, limit: int) -> str:
     [... 75 characters left out ...]
     bbbbbbbbbbbbb
     """
+    text = render_terminal(text)
     if len(text) <= limit:
         return text
     mark = f"\n[... {len(text)} characters left out ...]\n"
@@ -32,7 +38,7 @@ def last_lines(text: str, limit: int) -> str:
     >>> last_lines("one line that is long", 9)
     'one line…'
     """
-    text = text.strip()
+    text = render_terminal(text).strip()
     if len(text) <= limit:
         return text
     start = text.find("\n", len(text) - limit + 1)

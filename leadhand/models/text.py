@@ -40,6 +40,23 @@ def without_ansi(text: str) -> str:
     return _ANSI.sub("", text) if "\x1b" in text else text
 
 
+def render_terminal(text: str) -> str:
+    r"""Returns the lines that a terminal shows in the end: no escapes, no overwritten progress.
+
+    >>> render_terminal(" 10%\r 99%\r100%\r\nok\r\n\x1b[31mred\x1b[0m")
+    '100%\r\nok\r\nred'
+    """
+    if "\r" not in text and "\x1b" not in text:
+        return text
+    return "\n".join(map(_last_frame, without_ansi(text).split("\n")))
+
+
+def _last_frame(line: str) -> str:
+    """The text of a line after its last carriage return; those at its end stay."""
+    end = len(line.rstrip("\r"))
+    return line[:end].rpartition("\r")[2] + line[end:]
+
+
 def escape_controls(text: str) -> str:
     r"""Escapes control characters as `\uXXXX`, except newlines and tabs.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from app.domain.outcomes import Outcome
 from app.domain.reasons import Reason, ReasonCode
 from app.truncate import cut
+from leadhand.models.text import render_terminal
 from workers.processes.process import ProcessResult
 
 #: Characters at the end of the output that a reason quotes.
@@ -57,7 +58,7 @@ def describe_end(result: ProcessResult, message: str | None = None) -> str:
         else "was lost with its launcher"
     )
     message = message or result.stderr.text.strip() or result.stdout.text.strip()
-    return f"{how}: {message[-TAIL_LIMIT:]}" if message else how
+    return f"{how}: {render_terminal(message)[-TAIL_LIMIT:]}" if message else how
 
 
 #: Reasons for which an agent step is worth a retry.

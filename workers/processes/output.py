@@ -1,4 +1,8 @@
-"""Captures a command's output: its head and tail in memory, all of it in a file if it is long."""
+"""Captures a command's output: its head and tail in memory, all of it in a file if it is long.
+
+The text in memory is as a terminal shows it in the end, so that it is not full of progress bars.
+The file has each byte.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from leadhand.models.text import render_terminal
 from workers.processes.own_folders import create_file
 
 #: Bytes kept in memory from the start and from the end.
@@ -14,6 +19,8 @@ HEAD_BYTES = 32 * 1024
 TAIL_BYTES = 32 * 1024
 #: The most bytes of one output that a file keeps.
 SPILL_BYTES = 64 * 1024 * 1024
+#: The most bytes of a line without an end that are held until they are rendered.
+LINE_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True)
@@ -22,7 +29,7 @@ class Captured:
 
     text: str = ""
     size: int = 0
-    #: The file with the full output, up to SPILL_BYTES, if the text is an excerpt.
+    #: The file with the full output, up to SPILL_BYTES, if that is long.
     spill: Path | None = None
 
     def whole(self, limit: int) -> str:
@@ -32,7 +39,8 @@ class Captured:
         with self.spill.open("rb") as file:
             start = max(0, self.spill.stat().st_size - limit)
             file.seek(start)
-            return _tail_text(file.read(limit)) if start else _text(file.read(limit))
+            found = _tail_text(file.read(limit)) if start else _text(file.read(limit))
+            return render_terminal(found)
 
 
 class Capture:
@@ -45,34 +53,53 @@ class Capture:
         self._spill_failed = False
         self._head = bytearray()
         self._tail = bytearray()
+        #: Bytes of the stream, and those of them that are shown.
         self._size = 0
+        self._shown = 0
+        #: The stream as it came, until a file has it.
+        self._raw = bytearray()
+        self._line = bytearray()
 
     def write(self, chunk: bytes) -> None:
         """Add a chunk of output; memory keeps head and tail, a file all of it once it is long."""
-        before = self._size
         self._size += len(chunk)
-        if self._size > HEAD_BYTES + TAIL_BYTES:
-            if before <= HEAD_BYTES + TAIL_BYTES:
-                self._spill(bytes(self._head + self._tail))
-            self._spill(chunk)
+        if self._size <= HEAD_BYTES + TAIL_BYTES:
+            self._raw += chunk
+        else:
+            self._spill(bytes(self._raw) + chunk)
+            self._raw.clear()
+        self._line += chunk
+        end = self._line.rfind(b"\n") + 1
+        if not end and len(self._line) > LINE_BYTES:
+            self._line = bytearray(_render(self._line))
+            end = max(0, len(self._line) - LINE_BYTES)
+        if end:
+            self._show(_render(self._line[:end]))
+            del self._line[:end]
+
+    def _show(self, shown: bytes) -> None:
+        self._shown += len(shown)
         room = HEAD_BYTES - len(self._head)
         if room > 0:
-            self._head += chunk[:room]
-            chunk = chunk[room:]
-        self._tail += chunk
+            self._head += shown[:room]
+            shown = shown[room:]
+        self._tail += shown
         if len(self._tail) > 4 * TAIL_BYTES:
             del self._tail[:-TAIL_BYTES]
 
     def close(self) -> Captured:
         """Close the file and return what was captured."""
+        self._show(_render(self._line))
         if self._file is not None:
             self._file.close()
-        if self._size <= HEAD_BYTES + TAIL_BYTES:
-            return Captured(text=_text(bytes(self._head + self._tail)), size=self._size)
-        left_out = self._size - HEAD_BYTES - TAIL_BYTES
-        head, tail = bytes(self._head), bytes(self._tail[-TAIL_BYTES:])
-        text = f"{_head_text(head)}\n[... {left_out} bytes left out ...]\n{_tail_text(tail)}"
-        kept = None if self._spill_failed else self._path
+        is_long = self._size > HEAD_BYTES + TAIL_BYTES
+        kept = self._path if is_long and not self._spill_failed else None
+        left_out = self._shown - HEAD_BYTES - TAIL_BYTES
+        if left_out <= 0:
+            text = _text(bytes(self._head + self._tail))
+        else:
+            head, tail = bytes(self._head), bytes(self._tail[-TAIL_BYTES:])
+            text = f"{_head_text(head)}\n[... {left_out} bytes left out ...]\n{_tail_text(tail)}"
         return Captured(text=text, size=self._size, spill=kept)
 
     def _spill(self, chunk: bytes) -> None:
@@ -86,6 +113,11 @@ class Capture:
         except OSError:
             self._spill_failed = True
         self._spilled += len(chunk)
+
+
+def _render(raw: bytearray) -> bytes:
+    """The bytes as a terminal shows them in the end: all that it obeys is ASCII."""
+    return render_terminal(raw.decode("latin-1")).encode("latin-1")
 
 
 def _text(raw: bytes) -> str:

@@ -17,9 +17,10 @@ from typing import IO, NamedTuple
 
 from leadhand.cli.guards.config import AFTER, GateConfig, GuardConfig
 from leadhand.models.guards import GateResult, Outcome
+from leadhand.models.text import render_terminal
 
-#: The end of an output that is read; guidance shows less.
-_READ = 12_000
+#: The end of an output that is kept, and of that what is read for it; guidance shows less.
+_READ, _RENDERED = 12_000, 1_000_000
 #: Seconds between two signs of life to the API, and between two looks for the end of the hook.
 _RENEW_S, _LOOK_S = 20.0, 0.2
 #: The credentials of a body or an operator, which a gate does not get.
@@ -240,5 +241,5 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
 
 def _end_of(output: IO[bytes]) -> str:
     size = output.seek(0, os.SEEK_END)
-    output.seek(max(0, size - 4 * _READ))
-    return output.read().decode(errors="replace")[-_READ:]
+    output.seek(max(0, size - _RENDERED))
+    return render_terminal(output.read().decode(errors="replace"))[-_READ:]

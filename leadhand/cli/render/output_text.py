@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from leadhand.models.text import escape_controls, plain, without_ansi
+from leadhand.models.text import escape_controls, plain, render_terminal
 from leadhand.models.views import Event, OutputView
 
 #: Lines of the newest output that a live screen shows.
@@ -86,7 +86,7 @@ def attempt_lines(view: OutputView) -> Iterator[str]:
 
 def _line(address: str, stream: str, line: str) -> str:
     # A progress bar overwrites its line: what is last in it is what a terminal would show.
-    shown = without_ansi(line).rstrip("\r").rpartition("\r")[2]
+    shown = render_terminal(line).rstrip("\r")
     return f"{_name(address, stream)} {escape_controls(shown)}"
 
 

@@ -35,6 +35,28 @@ def test_the_whole_is_read_back_from_its_end(tmp_path) -> None:
     assert Captured(text="short").whole(2) == "short"
 
 
+def test_progress_bars_leave_their_last_frame_and_the_room_to_other_lines(tmp_path) -> None:
+    taken = Capture(tmp_path / "out")
+    frames = [b"\r\x1b[2K\x1b[32m%6d of 20000\x1b[0m" % number for number in range(20_000)]
+    chunks = [b"first\r\n", *frames, b"\r\nValueError: no\n"]
+    for chunk in chunks:
+        taken.write(chunk)
+    captured = taken.close()
+    assert captured.text == "first\r\n 19999 of 20000\r\nValueError: no\n"
+    assert captured.spill is not None
+    assert captured.spill.read_bytes() == b"".join(chunks)
+    assert captured.whole(10_000) == " 19999 of 20000\r\nValueError: no\n"
+
+
+def test_long_line_without_an_end_is_bounded(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(output, "LINE_BYTES", 100)
+    taken = Capture(tmp_path / "out")
+    for _ in range(1000):
+        taken.write(b"abcdefghij")
+        assert len(taken._line) <= 110
+    assert taken.close().text == "abcdefghij" * 1000
+
+
 @given(chunks=st.lists(st.binary(max_size=40), max_size=40))
 def test_however_it_is_chunked_the_text_is_the_same(tmp_path_factory, chunks) -> None:
     folder = tmp_path_factory.mktemp("capture")

@@ -57,6 +57,12 @@ def test_gates_run_in_order_until_one_fails(tmp_path: Path) -> None:
     assert (results[0].limit, results[1].limit) == (5, 3)
 
 
+def test_progress_bar_leaves_its_last_frame_in_the_guidance(tmp_path: Path) -> None:
+    bar = "for n in $(seq 3000); do printf '\\r\\033[32m%5d of 3000\\033[0m' $n; done; echo; exit 1"
+    results = gates(tmp_path, gates={"test": {"command": f"echo 1 failed; {bar}"}})
+    assert results[-1].output == "1 failed\n 3000 of 3000"
+
+
 def test_own_gates_come_after_tests_or_in_the_order_of_the_file(tmp_path: Path) -> None:
     lint = {"lint": {"command": "true"}}
     assert list(outcomes(gates(tmp_path, gates=lint))) == [

@@ -27,6 +27,13 @@ def test_a_command_s_exit_code_is_its_verdict(body, line, verdict, text, decided
     assert (outcome.text, outcome.decided_by) == (text, decided_by)
 
 
+def test_feedback_is_what_a_terminal_shows_in_the_end(body) -> None:
+    bar = r"for n in $(seq 3000); do printf '\r\033[32m%5d of 3000\033[0m' $n; done; echo"
+    command = f"{bar}; echo 1 failed; exit 1"
+    outcome = body(Action.CHECK, checking({"command": command}))
+    assert outcome.text == "3000 of 3000\n1 failed"
+
+
 def test_a_slow_command_asks_for_a_retry(body) -> None:
     outcome = body(Action.CHECK, checking({"command": "sleep 60", "timeout_s": 0.5}))
     assert (outcome.word, outcome.verdict) == ("succeeded", "retry")
