@@ -6,6 +6,7 @@ Nothing in the user's repository is written: the index and the new objects are i
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import shutil
@@ -14,12 +15,14 @@ import stat
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal
 
 from workers.processes import environment
+from workers.processes.environment import settings_as_variables
 from workers.processes.own_folders import claim_session_folder
 
 #: The timeout of a snapshot or diff, in seconds.
@@ -38,7 +41,12 @@ _NOT_WORK = frozenset({".leadhand", ".git"})
 _PLAIN = (
     "core.fsmonitor=false", "core.untrackedCache=false", "core.hooksPath=/dev/null", "gc.auto=0",
     "core.autocrlf=false", "core.safecrlf=false", "advice.addEmbeddedRepo=false",
+    "submodule.recurse=false",
 )  # fmt: skip
+
+
+#: The settings of a filter that name a program.
+_PROGRAMS = ("clean", "smudge", "process")
 
 
 #: Why a folder has no git snapshot.
@@ -63,7 +71,6 @@ class Worktree:
         self._slow = shelf / "slow"
         self._deadline = 0.0
         self._env: dict[str, str] | None = None
-        self._unfiltered: tuple[str, ...] = ()
 
     def snapshot(self) -> str | None:
         """Compute the folder's digest, ``git:TREE`` or ``files:HASH``; None if too slow.
@@ -226,27 +233,44 @@ class Worktree:
             info = self._shelf / "objects" / "info"
             info.mkdir(mode=0o700, parents=True, exist_ok=True)
             (info / "alternates").write_text(f"{(self._folder / objects).resolve()}\n")
-            self._unfiltered = self._filters()
             self._env = {
                 "GIT_INDEX_FILE": str(self._shelf / "index"),
                 "GIT_OBJECT_DIRECTORY": str(self._shelf / "objects"),
+                **self._without_filters(),
             }
         return prefix.strip("\n")
 
-    def _filters(self) -> tuple[str, ...]:
-        """Settings that disable the repository's filters: each is a program of its choice."""
+    def _without_filters(self) -> dict[str, str]:
+        """Variables that disable the repository's filters: each is a program of its choice.
+
+        A `-c` option would end the name at its first `=`. Raises OSError if git does not obey.
+        """
+        drivers = sorted({name.rpartition(".")[0] for name in self._filters({})})
+        settings = [
+            (f"{driver}.{part}", value)
+            for driver in drivers
+            for part, value in (*((part, "") for part in _PROGRAMS), ("required", "false"))
+        ]
+        disabled = settings_as_variables(settings)
+        left = self._filters(disabled) if drivers else {}
+        if any(value for name, value in left.items() if name.rpartition(".")[2] in _PROGRAMS):
+            raise OSError(
+                errno.ENOTSUP, "git is older than 2.31 and cannot be told to run no filter"
+            )
+        return disabled
+
+    def _filters(self, variables: Mapping[str, str]) -> dict[str, str]:
+        """The settings of the repository's filters, by name, with these variables for git."""
         try:
-            named = self._git("config", "--name-only", "--get-regexp", r"^filter\.", own=False)
+            listed = self._run_git(
+                "config", "-z", "--get-regexp", r"^filter\.", own=False, variables=variables
+            )
         except subprocess.CalledProcessError as error:
             if error.returncode != 1:  # which means that there is none
                 raise
-            return ()
-        drivers = {name.rpartition(".")[0] for name in named.splitlines()}
-        return tuple(
-            f"{driver}.{part}"
-            for driver in sorted(drivers)
-            for part in ("clean=", "smudge=", "process=", "required=false")
-        )
+            return {}
+        lines = (os.fsdecode(line).partition("\n") for line in listed.split(b"\0") if line)
+        return {name: value for name, _, value in lines}
 
     def _git(self, *arguments: str, own: bool = True, index: Path | None = None) -> str:
         output = self._run_git(*arguments, own=own, index=index)
@@ -262,11 +286,16 @@ class Worktree:
         return f"{text}[... the rest is left out ...]\n"
 
     def _run_git(
-        self, *arguments: str, own: bool = True, most: int = -1, index: Path | None = None
+        self,
+        *arguments: str,
+        own: bool = True,
+        most: int = -1,
+        index: Path | None = None,
+        variables: Mapping[str, str] = MappingProxyType({}),
     ) -> bytes:
         """Run git and return at most so many bytes of its output; kill its group on timeout."""
-        command = _command(self._unfiltered, *arguments)
-        other = {} if index is None else {"GIT_INDEX_FILE": str(index)}
+        command = _command(*arguments)
+        other = {**variables} if index is None else {**variables, "GIT_INDEX_FILE": str(index)}
         with subprocess.Popen(  # noqa: S603 - git, with fixed arguments
             command,
             cwd=self._folder,
@@ -330,8 +359,8 @@ def _read(process: subprocess.Popen[bytes], most: int, seconds: float) -> bytes:
     return taken
 
 
-def _command(more: tuple[str, ...], *arguments: str) -> list[str]:
-    settings = [part for setting in (*_PLAIN, *more) for part in ("-c", setting)]
+def _command(*arguments: str) -> list[str]:
+    settings = [part for setting in _PLAIN for part in ("-c", setting)]
     return ["git", *settings, *arguments]
 
 

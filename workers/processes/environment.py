@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 #: Variables that every body gets.
 PLAIN = frozenset({"PATH", "HOME", "LANG", "TERM", "TMPDIR", "USER", "SHELL", "VIRTUAL_ENV"})
@@ -24,6 +24,18 @@ def clean(inherited: Mapping[str, str], *, named: Iterable[str] = ()) -> dict[st
     """
     passed = {name for name in named if not name.startswith(OURS)}
     return {name: value for name, value in inherited.items() if name in passed or is_plain(name)}
+
+
+def settings_as_variables(settings: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """Returns the variables that set git's settings: names and values of any characters.
+
+    >>> settings_as_variables([("filter.a=b.clean", "")])
+    {'GIT_CONFIG_COUNT': '1', 'GIT_CONFIG_KEY_0': 'filter.a=b.clean', 'GIT_CONFIG_VALUE_0': ''}
+    """
+    variables = {"GIT_CONFIG_COUNT": str(len(settings))} if settings else {}
+    for number, (name, value) in enumerate(settings):
+        variables |= {f"GIT_CONFIG_KEY_{number}": name, f"GIT_CONFIG_VALUE_{number}": value}
+    return variables
 
 
 def is_plain(name: str) -> bool:

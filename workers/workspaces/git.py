@@ -24,8 +24,11 @@ from workers.workspaces.left_locks import Identity, blocking_lock, find_holders,
 #: Settings without hooks, daemons, housekeeping and signatures that ask for a passphrase.
 _PLAIN = (
     "core.hooksPath=/dev/null", "core.fsmonitor=false", "gc.auto=0", "maintenance.auto=false",
-    "commit.gpgSign=false", "advice.addEmbeddedRepo=false", "advice.detachedHead=false",
+    "commit.gpgSign=false", "log.showSignature=false", "merge.verifySignatures=false",
+    "advice.addEmbeddedRepo=false", "advice.detachedHead=false",
 )  # fmt: skip
+#: A diff without the repository's programs that print it, or convert files to text for it.
+DIFF = ("diff", "--no-color", "--no-ext-diff", "--no-textconv")
 #: The author of commits where the user has set none.
 _NAME, _EMAIL = "Leadhand", "leadhand@localhost"
 _POLL_S = 0.1

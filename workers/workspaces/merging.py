@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict
 from workers.processes.own_folders import claim_folder
 from workers.workspaces import worktrees
 from workers.workspaces.fast_forward import require_movable
-from workers.workspaces.git import Git, GitFailed, WorkspaceRefused, identity
+from workers.workspaces.git import DIFF, Git, GitFailed, WorkspaceRefused, identity
 from workers.workspaces.left_locks import locks_of
 from workers.workspaces.repository import is_ancestor, tip_of
 
@@ -198,7 +198,7 @@ def diff(git: Git, target: str, source: str) -> str:
     """
     if _read(git, source) is None or _read(git, target) is None:
         return ""
-    return git("diff", "--no-color", "--no-ext-diff", f"{target}...{source}")
+    return git(*DIFF, f"{target}...{source}")
 
 
 def merged_tip(git: Git, plan: str, task: str) -> str | None:
@@ -262,7 +262,7 @@ def _has_merges(git: Git, base: str, source: str) -> bool:
 def _is_lacking(git: Git, wanted: Wanted, old: str, tip: str) -> bool:
     """Whether the task's branch has changes that the target does not have."""
     base = _base(git, wanted, old, tip)
-    if git.ask("diff", "--quiet", f"{base}...{tip}") is not None:
+    if git.ask(*DIFF, "--quiet", f"{base}...{tip}") is not None:
         return False
     if not _has_merges(git, base, tip):
         commits = git("cherry", old, tip, base).splitlines()
@@ -318,7 +318,7 @@ def _go_on(here: Git, begun: Rebased) -> Conflict | None:
 
 def _continue(here: Git) -> None:
     """Continue with a rebase whose conflict is resolved; a commit that became empty is dropped."""
-    is_empty = here.ask("diff", "--cached", "--quiet") is not None
+    is_empty = here.ask(*DIFF, "--cached", "--quiet") is not None
     step = "--skip" if is_empty else "--continue"
     try:
         here(*identity(here), *_QUIET, "rebase", step)
@@ -332,7 +332,7 @@ def _conflict(here: Git, old: str, tip: str) -> Conflict:
     return Conflict(
         files={name: _digest(here.folder / name) for name in _unmerged(here)},
         commit=commit,
-        excerpt=here("diff")[:_EXCERPT],
+        excerpt=here(*DIFF)[:_EXCERPT],
         head=here("rev-parse", "HEAD"),
         old=old,
         tip=tip,
@@ -340,7 +340,7 @@ def _conflict(here: Git, old: str, tip: str) -> Conflict:
 
 
 def _unmerged(here: Git) -> list[str]:
-    listed = here("-c", "core.quotePath=false", "diff", "--name-only", "-z", "--diff-filter=U")
+    listed = here("-c", "core.quotePath=false", *DIFF, "--name-only", "-z", "--diff-filter=U")
     top = Path(here("rev-parse", "--show-toplevel"))
     return [str((top / one).relative_to(here.folder.resolve())) for one in _split(listed)]
 

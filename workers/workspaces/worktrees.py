@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from workers.workspaces.git import Git, GitFailed, WorkspaceRefused, identity
+from workers.workspaces.git import DIFF, Git, GitFailed, WorkspaceRefused, identity
 from workers.workspaces.in_progress import (
     find_in_progress,
     quit_in_progress,
@@ -96,7 +96,7 @@ def keep(git: Git, path: Path, message: str) -> str:
     here = git.at(path)
     if has_changes(here):
         here("add", "--all")
-        if here.ask("diff", "--cached", "--quiet") is None:
+        if here.ask(*DIFF, "--cached", "--quiet") is None:
             here(*identity(here), "commit", "--quiet", "--no-verify", "--message", message)
     return here("rev-parse", "HEAD")
 

@@ -19,6 +19,11 @@ from leadhand.cli.guards.config import AFTER, GateConfig, GuardConfig
 from leadhand.models.guards import GateResult, Outcome
 from leadhand.models.text import render_terminal
 
+#: Changes of the working tree, without the repository's own programs: this gate needs no approval.
+_STATUS = (
+    "git -c core.fsmonitor=false -c core.hooksPath=/dev/null status --porcelain=v1"
+    " --untracked-files=all"
+)
 #: The end of an output that is kept, and of that what is read for it; guidance shows less.
 _READ, _RENDERED = 12_000, 1_000_000
 #: Seconds between two signs of life to the API, and between two looks for the end of the hook.
@@ -103,7 +108,7 @@ class Gates:
 
     def _docs(self, gate: GateConfig) -> GateResult:
         """Fails if code has changed in the working tree and no documentation has."""
-        ran = self._command("git status --porcelain=v1 --untracked-files=all", gate)
+        ran = self._command(_STATUS, gate)
         paths = [_path_of(line) for line in ran.output.splitlines()]
         if ran.code != 0:
             return self._result("docs", gate, "skipped", "git status does not answer")

@@ -392,3 +392,24 @@ def test_work_that_was_merged_before_a_next_run_does_not_land_twice(case: Case) 
     case.merge("b")
     assert case.subjects == ["a: one", "b: one", "b: two"]
     assert case.show("one") == "both"
+
+
+def test_no_diff_runs_a_program_of_the_repository(case: Case, tmp_path: Path) -> None:
+    """Neither one that prints diffs nor one that converts files for them."""
+    ran = tmp_path / "ran"
+    git(case.repo, "config", "diff.external", f"touch '{ran}'")
+    git(case.repo, "config", "diff.odd.textconv", f"touch '{ran}'; cat")
+    git(case.repo, "config", "log.showSignature", "true")
+    git(case.repo, "config", "gpg.program", f"touch '{ran}'")
+    (case.repo / ".git" / "info").mkdir(exist_ok=True)
+    (case.repo / ".git" / "info" / "attributes").write_text("* diff=odd\n")
+    case.commit("one", shared="first")
+    case.commit("two", shared="second")
+    assert "+first" in merging.diff(case.git, "main", branch_of(PLAN, "one"))
+    case.merge("one")
+    left = case.rebase("two")
+    assert left.conflict is not None
+    assert "first" in left.conflict.excerpt
+    (case.path / "shared.txt").write_text("both")
+    case.conclude("two", case.rebase("two", left), resolver=True)
+    assert not ran.exists()

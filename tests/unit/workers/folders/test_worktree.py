@@ -141,13 +141,48 @@ def test_nothing_of_the_users_is_touched(repo: Path, shelf: Path) -> None:
 
 
 @needs_git
-def test_no_program_of_the_repositorys_is_run(repo: Path, shelf: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["odd", "a=b", "a.b", "a=b.c=", "CaSe", 'a b" c', "ä"])
+def test_no_program_of_the_repositorys_is_run(
+    repo: Path, shelf: Path, tmp_path: Path, name: str
+) -> None:
+    """A filter may have any name: git ends that in the option `-c NAME=VALUE` at the first `=`."""
     ran = tmp_path / "ran"
-    git(repo, "config", "filter.odd.clean", f"touch '{ran}'; cat")
+    for part in ("clean", "smudge", "process"):
+        git(repo, "config", f"filter.{name}.{part}", f"touch '{ran}'; cat")
+    git(repo, "config", f"filter.{name}.required", "true")
+    git(repo, "config", f"diff.{name}.textconv", f"touch '{ran}'; cat")
+    git(repo, "config", f"diff.{name}.command", f"touch '{ran}'")
+    git(repo, "config", "diff.external", f"touch '{ran}'")
     git(repo, "config", "core.fsmonitor", f"touch '{ran}'")
-    (repo / ".gitattributes").write_text("*.txt filter=odd\n")
+    attributes = f"*.txt filter={name} diff={name}\n" if " " not in name else "*.txt filter=x\n"
+    (repo / ".gitattributes").write_text(attributes)
     (repo / "new.txt").write_text("new\n")
-    assert Worktree(repo, shelf).snapshot() is not None
+    tree = Worktree(repo, shelf)
+    before = tree.snapshot()
+    assert before is not None
+    (repo / "new.txt").write_text("changed\n")
+    assert "+changed" in (tree.patch(before, tree.snapshot()) or "")
+    tree.restore(before, shelf)
+    assert (repo / "new.txt").read_text() == "new\n"
+    assert not ran.exists()
+
+
+@needs_git
+def test_git_that_runs_filters_all_the_same_makes_no_snapshot(
+    repo: Path, shelf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One before 2.31 knows no settings in variables."""
+    ran, real = tmp_path / "ran", shutil.which("git")
+    old = tmp_path / "bin" / "git"
+    old.parent.mkdir()
+    old.write_text(f'#!/bin/sh\nunset GIT_CONFIG_COUNT\nexec {real} "$@"\n')
+    old.chmod(0o755)
+    git(repo, "config", "filter.a=b.clean", f"touch '{ran}'; cat")
+    (repo / ".gitattributes").write_text("*.txt filter=a=b\n")
+    (repo / "new.txt").write_text("new\n")
+    monkeypatch.setenv("PATH", f"{old.parent}:{os.environ['PATH']}")
+    tree = Worktree(repo, shelf)
+    assert (tree.snapshot(), tree.failure) == (None, "unreadable")
     assert not ran.exists()
 
 
