@@ -97,5 +97,7 @@ TURN_NEXT: dict[TurnState, tuple[TurnState, ...]] = {
 
 #: No step runs in these states; the session can be deleted.
 ENDED = frozenset({_S.STOPPED, _S.EXITED, _S.ABORTED, _S.COMPLETED, _S.FAILED})
+#: States in which a session's work is as its checkers accepted it.
+ACCEPTED = frozenset({_S.COMPLETED, _S.EXITED})
 #: States that nothing follows.
 FINAL = frozenset(status for status, following in SESSION_NEXT.items() if not following)

@@ -29,7 +29,7 @@ from app.fleet.admission import Where
 from app.fleet.definition_files import DefinitionFiles
 from app.fleet.session_path import workers_for
 from app.operations.create_errors import create_error
-from app.operations.folders.documents import own_facts, own_folder
+from app.operations.folders.documents import commit_subject, own_facts, own_folder
 from app.operations.quotas import owner_argument, quota_error
 from app.operations.registry import Registry
 from app.operations.request_hashes import hash_document, hash_run
@@ -214,7 +214,8 @@ class Submissions:
             where = where._replace(folder=cwd)
         own = own_folder(document, self._settings)
         if own is not None:
-            program, asker = in_own_folder(program, own, label), asker._replace(own=own)
+            subject = commit_subject(document, label)
+            program, asker = in_own_folder(program, own, subject), asker._replace(own=own)
         about = About(
             kind=document.kind,
             name=without_keys(program.name),

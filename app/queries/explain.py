@@ -15,14 +15,14 @@ from app.domain.program import SCHEMA_VERSION, Action, Loop, Program, Step
 from app.domain.reasons import Reason, ReasonCode
 from app.domain.records import StepRecord
 from app.domain.routing import full_queue, queue_of
-from app.domain.states import ENDED, SessionStatus
+from app.domain.states import ACCEPTED, ENDED, SessionStatus
 from app.errors import ProgramNewer, SessionUnknown
 from app.fleet.tools import tools_of
 from app.fleet.troubles import Troubles, troubles_at
 from app.history.written_names import written_name
 from app.queries.fleet import Depths
 from app.queries.outputs import newest_troubles
-from app.queries.presenters import budget_lines
+from app.queries.presenters import budget_lines, own_folder_view
 from app.queries.recovery.suggestions import Ended, suggestions
 from app.queries.shared import named_waits
 from app.queries.shown_status import shown_status
@@ -107,6 +107,7 @@ class Explainer:
             text=_headline(status, waits, causes, self._phase(fields, causes)),
             waits=waits,
             causes=causes,
+            worktree=own_folder_view(fields),
             next=list(dict.fromkeys(commands)),
             actions=actions,
         )
@@ -309,6 +310,10 @@ class Explainer:
         yield from self._session_commands(ref, fields, reason)
         if fields["status"] in ENDED and self._store.children(ref):
             yield f"leadhand ls --parent {ref.id}"
+        own = own_folder_view(fields)
+        if fields["status"] in ENDED and own is not None and own.is_to_be_applied:
+            force = "" if fields["status"] in ACCEPTED else " --force"
+            yield f"leadhand apply {ref.id}{force}"
 
     def _session_commands(
         self, ref: SessionRef, fields: Mapping[str, str], reason: Reason | None

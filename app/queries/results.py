@@ -8,7 +8,7 @@ from typing import Literal
 from app.domain.program import Loop, Program
 from app.domain.reasons import Reason, ReasonCode, reason_view
 from app.domain.records import TurnRecord
-from app.queries.presenters import counters, made_by_fork
+from app.queries.presenters import counters, made_by_fork, own_folder_view
 from app.redaction import without_keys
 from leadhand.models.views import BestIteration, LedgerEntry, Missing, PhaseView, ResultView
 
@@ -58,6 +58,7 @@ def result_of(
         phases=phases if fields["kind"] == "workflow" else [],
         best_iteration=last.best_iteration if last else None,
         missing=last.missing if last else [],
+        worktree=own_folder_view(fields),
         cost_usd=counted.cost_usd,
         input_tokens=counted.input_tokens,
         output_tokens=counted.output_tokens,

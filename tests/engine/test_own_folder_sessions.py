@@ -15,6 +15,9 @@ from app.domain.outcomes import Outcome
 from app.domain.program import Loop, Program, Step
 from app.errors import ControlRefused, InvalidDocument
 from app.operations.step_verbs.fork import Wish
+from leadhand.cli.commands.explain import explanation
+from leadhand.cli.render.result_text import next_steps
+from leadhand.cli.render.session_text import session_lines
 from leadhand.flows.documents import AnyDocument
 from tests.engine.world import World
 from tests.unit.workers.folders.repositories import ENV
@@ -66,6 +69,47 @@ def test_path_is_known_and_signed_at_create(world: World, tmp_path: Path) -> Non
     view = world.engine.queries.session(ref.id).worktree
     assert view is not None
     assert (view.origin, view.kind) == (str(tmp_path / "sub"), None)
+
+
+@pytest.mark.parametrize(
+    ("fields", "subject"),
+    [
+        ({"task": "\n# Fix the parser\n\nIt drops lines."}, "Fix the parser"),
+        ({"task": "Fix it", "label": "parser"}, "parser"),
+        ({"task": "word " * 40}, f"{('word ' * 15)[:71].rstrip()}…"),
+    ],
+)
+def test_commit_is_named_by_the_label_or_the_first_line_of_the_task(
+    world: World, tmp_path: Path, fields: Mapping[str, str], subject: str
+) -> None:
+    ref = submit(world, LOOP | {"cwd": str(tmp_path), **fields})
+    keep = program_of(world, ref).body[-1]
+    assert isinstance(keep, Step)
+    assert str(keep.inputs["message"]).partition("\n")[0] == subject
+    assert len(subject) <= 72
+
+
+@pytest.mark.parametrize(("verdict", "option"), [("accept", ""), ("terminate", " --force")])
+def test_ended_session_says_where_its_work_is(
+    world: World, tmp_path: Path, verdict: str, option: str
+) -> None:
+    ref = submit(world, LOOP | {"cwd": str(tmp_path)})
+    finish(world, ref, verdict)
+    result, apply = world.engine.queries.result(ref.id), f"leadhand apply {ref.id}{option}"
+    explained = world.engine.explainer.explain(ref.id)
+    path = result.worktree.folder if result.worktree is not None else ""
+    where = f"its work is on branch b, in {path}"
+    assert list(next_steps(result))[:2] == [where, f"bring it home with: {apply}"]
+    assert where in explanation(explained)
+    assert apply in explained.next
+    assert f"bring it home with: {apply}" in session_lines(
+        world.engine.queries.session(ref.id), [], []
+    )
+    world.engine.own_folders.record({"session": ref.id, "applied": "main was fast-forwarded"})
+    assert not any(
+        "leadhand apply" in one for one in next_steps(world.engine.queries.result(ref.id))
+    )
+    assert apply not in world.engine.explainer.explain(ref.id).next
 
 
 def test_user_may_work_in_the_folder_meanwhile(world: World, tmp_path: Path) -> None:

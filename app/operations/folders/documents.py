@@ -7,11 +7,15 @@ import json
 from app.domain.workspaces import RESERVED, OwnFolder
 from app.errors import InvalidDocument
 from app.fleet.repository_top import has_branch, prefix_in_repository
+from app.redaction import without_keys
 from app.settings import Settings
 from leadhand.flows.documents import AnyDocument
 from leadhand.graphs.documents import GraphDocument
-from leadhand.models.documents import WorktreeOptions
+from leadhand.models.documents import LoopDocument, WorktreeOptions
 from leadhand.models.plans import PlanDocument
+
+#: The most characters of a commit's subject, as git's own tools show them.
+SUBJECT = 72
 
 
 def own_folder(document: AnyDocument, settings: Settings) -> OwnFolder | None:
@@ -31,6 +35,18 @@ def own_folder(document: AnyDocument, settings: Settings) -> OwnFolder | None:
     if not isinstance(asked, WorktreeOptions):
         return own
     return own._replace(copy_files=asked.copy_files, prepare=asked.prepare or "")
+
+
+def commit_subject(document: AnyDocument, label: str) -> str:
+    """Returns the subject of the commit with a session's work: its label, or its task's first line.
+
+    It is empty for documents that have neither.
+    """
+    if label or not isinstance(document, LoopDocument):
+        return label
+    lines = (line.strip().lstrip("#*- ") for line in document.task.splitlines())
+    first = without_keys(next((line for line in lines if line), ""))
+    return first if len(first) <= SUBJECT else f"{first[: SUBJECT - 1].rstrip()}…"
 
 
 def own_folder_from(origin: str, settings: Settings) -> OwnFolder:

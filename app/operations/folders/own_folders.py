@@ -12,7 +12,7 @@ from pydantic import JsonValue
 from app.compiler.workspaces import apply_program, discard_program, own_folder_of
 from app.domain.ids import SessionRef
 from app.domain.program import Program
-from app.domain.states import ENDED, FINAL, SessionStatus
+from app.domain.states import ACCEPTED, ENDED, FINAL, SessionStatus
 from app.domain.workspaces import OwnFolder
 from app.errors import ControlRefused, SessionUnknown
 from app.operations.folders.known import own_view
@@ -25,8 +25,6 @@ from leadhand.models.views.plan import CleaningView, WorktreeView
 
 #: The name, beside a session's folder, whose lock the session holds that removes it.
 _CLEANING = ".cleaning"
-#: The states in which a session's work is as its checkers accepted it.
-_ACCEPTED = (SessionStatus.COMPLETED, SessionStatus.EXITED)
 
 
 class OwnFolders:
@@ -94,7 +92,7 @@ class OwnFolders:
             raise _refusal(session, status, "its folder was removed")
         if status not in ENDED:
             raise _refusal(session, status, "wait for its end")
-        if status not in _ACCEPTED and not force:
+        if status not in ACCEPTED and not force:
             raise _refusal(session, status, "its work was not accepted; --force applies it")
         own = self._own(ref)
         program = apply_program(session, own, found.folder)

@@ -28,6 +28,7 @@ from app.errors import (
 from app.fleet.agents import AgentsThere
 from app.history.points import address_of, position_of
 from app.history.snapshot import Snapshot
+from app.operations.folders.documents import commit_subject
 from app.operations.quotas import owner_argument, quota_error
 from app.operations.registry import Registry
 from app.operations.request_hashes import digest_of
@@ -195,7 +196,8 @@ class Forks:
         folder = self._folders.choose(ref, fields, whole, program, rewind, kept, as_is=wish.as_is)
         if folder.own is not None:
             title = wish.changes.label or fields.get("label", "")
-            program, rewind = with_own_folder(program, rewind, folder.own, title)
+            subject = commit_subject(document, title)
+            program, rewind = with_own_folder(program, rewind, folder.own, subject)
         return _Plan(program, rewind, [*before, *folder.warnings, *lost], request, folder.own)
 
     def _verified(self, ref: SessionRef, fields: Mapping[str, str]) -> Program:

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from leadhand.cli.render.result_text import work_lines
 from leadhand.cli.render.tables import echo_json
 from leadhand.cli.render.times import local_time, with_local_times
 from leadhand.models.text import plain
+from leadhand.models.views import ENDED
 
 if TYPE_CHECKING:
     from leadhand.models.views import ExplainView, Wait
@@ -46,7 +48,9 @@ def explanation(view: ExplainView) -> Iterator[str]:
         yield f"{'  ' * depth}{'because ' if depth else 'why: '}{cause.code}{at}{text}"
     if view.waits:
         yield ""
-    yield from _waits(view.waits, "")
+    yield from wait_lines(view.waits)
+    if view.status in ENDED:
+        yield from work_lines(view.session, view.status, view.worktree)
     if view.next:
         yield ""
         yield "next:"
@@ -57,14 +61,15 @@ def explanation(view: ExplainView) -> Iterator[str]:
             yield f"    {plain(whys[command], most=200)}"
 
 
-def _waits(waits: list[Wait], indent: str) -> Iterator[str]:
+def wait_lines(waits: list[Wait], indent: str = "") -> Iterator[str]:
+    """Formats what each step of a session waits for, and beneath it those of its child session."""
     for wait in waits:
         what = plain(wait.address or wait.session)
         label = f" ({plain(wait.label)})" if wait.label and wait.label not in wait.address else ""
         is_in_text = f"since {wait.since}" in wait.text
         since = f" since {local_time(wait.since)}" if wait.since and not is_in_text else ""
         yield f"{indent}{what}{label}  {wait.why}{since}: {_shown(wait.text)}"
-        yield from _waits(wait.beneath, indent + "  ")
+        yield from wait_lines(wait.beneath, indent + "  ")
 
 
 def _shown(text: str) -> str:

@@ -59,7 +59,7 @@ def wait_command(
 def _show(
     views: list[SessionView], results: list[ResultView], *, summary: bool, as_json: bool
 ) -> None:
-    from leadhand.cli.render.result_text import ending
+    from leadhand.cli.render.result_text import ending, work_lines
     from leadhand.models.text import block, plain
 
     if as_json:
@@ -69,5 +69,6 @@ def _show(
     for view, result in zip(views, results, strict=True):
         name = f"[{plain(view.title, most=60)} ({view.id})]"
         click.echo(f"{name} {result.status}: {ending(result)}")
-        for line in () if summary else block(result.result_text):
+        work = work_lines(view.id, result.status, result.worktree)
+        for line in () if summary else (*block(result.result_text), *work):
             click.echo(line)

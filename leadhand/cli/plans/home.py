@@ -59,7 +59,9 @@ def show_plan_diff(
 
 
 def _end_of(client: Client, session: str) -> ResultView:
-    client.wait(session)
+    from leadhand.cli.wait_aloud import wait_aloud
+
+    wait_aloud(client, session)
     return client.result(session)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from leadhand.cli.render.tables import plural, table
 from leadhand.models.text import block, plain, plain_ends, reason_text
-from leadhand.models.views import PhaseView, Reason, ResultView
+from leadhand.models.views import OwnFolderView, PhaseView, Reason, ResultView
 
 _MOST_LINES = 40
 #: The kinds of sessions that may have no loop at all.
@@ -127,8 +127,19 @@ def _nearest(result: ResultView) -> Iterator[str]:
 _LIMITS = ("budget", "circuit_open", "stop_limit")
 
 
+def work_lines(session: str, status: str, own: OwnFolderView | None) -> Iterator[str]:
+    """Formats where the work of an ended session is, and the command that brings it home."""
+    if own is None or not own.is_to_be_applied:
+        return
+    where = f"on branch {plain(own.branch)}, in" if own.branch else "in"
+    yield f"its work is {where} {plain(own.folder, most=400)}"
+    force = "" if status in ("completed", "exited") else " --force"
+    yield f"bring it home with: leadhand apply {session}{force}"
+
+
 def next_steps(result: ResultView) -> Iterator[str]:
     """Yields lines with the commands that resume or inspect a session, by its result."""
+    yield from work_lines(result.session_id, result.status, result.worktree)
     if result.reason is not None and result.reason.code in _LIMITS:
         yield f"to resume with a higher limit, see: leadhand explain {result.session_id}"
     elif result.status in ("failed", "stopped"):

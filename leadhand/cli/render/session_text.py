@@ -8,6 +8,7 @@ from leadhand.cli.budget_options import usage_lines
 from leadhand.cli.render.live_text import elapsed
 from leadhand.cli.render.progress import loop_name
 from leadhand.cli.render.reason_line import reason_line
+from leadhand.cli.render.result_text import work_lines
 from leadhand.cli.render.step_tree import step_lines
 from leadhand.cli.render.tables import plural
 from leadhand.cli.render.times import local_time, with_local_times
@@ -88,6 +89,7 @@ def _head(view: SessionView, copied: int) -> Iterator[str]:
         yield f"folder   {plain(view.cwd, most=400)}"
     if view.worktree is not None:
         yield from _own_folder(view.worktree)
+        yield from work_lines(view.id, view.status, view.worktree) if view.ended else ()
     yield f"created  {local_time(view.created_at)}"
     if view.ended_at is not None:
         yield f"ended    {local_time(view.ended_at)}"

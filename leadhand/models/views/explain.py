@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import JsonValue
 
+from leadhand.models.views.folder import OwnFolderView
 from leadhand.models.views.view import View
 
 
@@ -116,6 +117,8 @@ class ExplainView(View):
     waits: list[Wait] = []
     #: The chain of causes, the root cause last.
     causes: list[Cause] = []
+    #: The folder that it has to itself, if it was started with `worktree`.
+    worktree: OwnFolderView | None = None
     #: Commands to run next.
     next: list[str] = []
     #: Of a session that has ended: what to do, by what failed, the most promising first.

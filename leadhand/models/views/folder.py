@@ -27,6 +27,11 @@ class OwnFolderView(View):
     cleaned: bool = False
     kept: str = ""
 
+    @property
+    def is_to_be_applied(self) -> bool:
+        """Whether its work is only there yet."""
+        return self.kind is not None and self.applied is None and not self.cleaned
+
 
 class ApplyingView(View):
     """A session that brings the work of another one into the folder that it was started in."""

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import JsonValue
 
+from leadhand.models.views.folder import OwnFolderView
 from leadhand.models.views.inbox import InboxMessage
 from leadhand.models.views.plan import PlanView
 from leadhand.models.views.session import SessionView
@@ -103,6 +104,8 @@ class ResultView(View):
     #: If the last loop was not accepted: its best iteration, and the other checkers.
     best_iteration: BestIteration | None = None
     missing: list[Missing] = []
+    #: The folder that it had to itself, if it was started with `worktree`: `apply` brings it home.
+    worktree: OwnFolderView | None = None
     cost_usd: float = 0.0
     input_tokens: int = 0
     output_tokens: int = 0

@@ -9,12 +9,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from leadhand.cli import wait_aloud
 from leadhand.client.async_client import AsyncClient
 from leadhand.client.client import Client
 from leadhand.client.troubles import watch
 from leadhand.client.troubles.watch import reporting_troubles
 from tests.http_world import LOOP, TOKEN, Served, served
 from tests.session_driving import add_worker, end
+from tests.waiting import wait_until
 
 FULL = "cannot write to '/spill': its disk is full; make room there"
 SAID = [f"worker full: {FULL}"]
@@ -86,3 +88,25 @@ def test_command_that_waits_says_a_trouble_once(
         end(api.engine, session)
         assert waits.result(timeout=20).verdict == "accept"
     assert said == SAID
+
+
+def test_command_that_applies_work_says_what_it_waits_for(
+    api: Served,
+    session: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(wait_aloud, "_LOOK_S", 0.2)
+    with Client(api.url, TOKEN) as client, ThreadPoolExecutor() as pool:
+        waits = pool.submit(wait_aloud.wait_aloud, client, session)
+        said = ""
+
+        def says() -> bool:
+            nonlocal said
+            said += capsys.readouterr().err
+            return f"leadhand: session {session} waits: " in said
+
+        wait_until(says)
+        end(api.engine, session)
+        assert waits.result(timeout=20).verdict == "accept"
+    assert FULL in said
