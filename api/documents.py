@@ -11,7 +11,7 @@ from api import requests
 from api.folder import found_here
 from api.problem_types import invalid
 from api.problems import field_problem
-from api.validation_errors import NAMED, field_problems
+from api.validation_errors import field_problems
 from app.engine import Engine
 from app.errors import InvalidDocument
 from app.operations.submission.flow_checks import rest_of_graph
@@ -19,6 +19,7 @@ from leadhand.flows.documents import AnyDocument, FlowDocument
 from leadhand.graphs.documents import GraphDocument
 from leadhand.models.documents import LoopDocument, WorkflowDocument
 from leadhand.models.plans import PlanDocument
+from leadhand.models.validation_messages import NAMED
 
 _DOCUMENT: TypeAdapter[AnyDocument] = TypeAdapter(AnyDocument)
 _MODELS: dict[str, type[BaseModel]] = {
@@ -36,22 +37,24 @@ def submitted_document(engine: Engine) -> AnyDocument:
     return parse_document(requests.value(), engine)
 
 
-def parse_document(given: JsonValue, engine: Engine) -> AnyDocument:
+def parse_document(given: JsonValue, engine: Engine, *, most: int = NAMED) -> AnyDocument:
     """Validates a JSON value as a document to run, of any kind. Raises Refused if it is invalid.
 
-    For an invalid graph the problems include why its valid steps could not run here.
+    At most `most` of its errors are named. For an invalid graph the problems include why its valid
+    steps could not run here.
     """
     try:
         return _DOCUMENT.validate_python(given)
     except ValidationError as error:
         model = _model_of(given)
-        problems = field_problems(error, given, model)
+        problems = field_problems(error, given, model, most=most)
     if model is GraphDocument:
         # The paths of the structure's errors have brackets, and so have those of the fields.
-        of_fields = (
+        of_fields = [
             one.model_copy(update={"field": _INDEX.sub(r"[\1]", one.field)}) for one in problems
-        )
-        problems = (*of_fields, *map(field_problem, _faults_here(given, engine)))[:NAMED]
+        ]
+        here = _faults_here(given, engine) if len(of_fields) < most else ()
+        problems = (*of_fields, *map(field_problem, here[: most - len(of_fields)]))
     raise invalid(problems)
 
 

@@ -30,28 +30,41 @@ def parse_body(body: bytes) -> JsonValue:
         if text.startswith(_PARSERS_DEPTH):
             raise _too_deep() from None
         raise malformed(_parser_words(text), hint="send one JSON object in UTF-8") from None
-    whole = _whole(found, 0)
+    whole = _make_whole(found)
     json.loads(body, object_pairs_hook=_once_each, parse_int=str, parse_float=str)
     return whole
 
 
-def _whole(value: JsonValue, depth: int) -> JsonValue:
-    """Converts whole floats to integers: in JSON, 3 and 3.0 are the same number.
+def _make_whole(given: JsonValue) -> JsonValue:
+    """Converts whole floats to integers in place: in JSON, 3 and 3.0 are the same number.
 
-    >>> _whole({"a": [3.0, 3.5, "3.0", True]}, 0)
+    It goes through the value level by level, which a deep value makes no slower. Raises Refused if
+    it is too deep.
+
+    >>> _make_whole({"a": [3.0, 3.5, "3.0", True]})
     {'a': [3, 3.5, '3.0', True]}
     """
-    match value:
-        case float() if value.is_integer() and abs(value) < _EXACT:
-            return int(value)
-        case list() | dict() if depth == MAX_DEPTH:
-            raise _too_deep()
-        case list():
-            return [_whole(one, depth + 1) for one in value]
-        case dict():
-            return {name: _whole(one, depth + 1) for name, one in value.items()}
-        case _:
-            return value
+    around: list[JsonValue] = [given]
+    level: list[JsonValue] = [around]
+    for _ in range(MAX_DEPTH + 1):
+        level = [part for one in level for part in _mend_numbers(one)]
+    if level:
+        raise _too_deep()
+    return around[0]
+
+
+def _mend_numbers(value: JsonValue) -> list[JsonValue]:
+    """Converts the whole floats in a list or an object; returns the lists and objects in it."""
+    if isinstance(value, list):
+        for number, one in enumerate(value):
+            if isinstance(one, float) and one.is_integer() and abs(one) < _EXACT:
+                value[number] = int(one)
+        return [one for one in value if isinstance(one, list | dict)]
+    assert isinstance(value, dict)
+    for name, one in value.items():
+        if isinstance(one, float) and one.is_integer() and abs(one) < _EXACT:
+            value[name] = int(one)
+    return [one for one in value.values() if isinstance(one, list | dict)]
 
 
 def _once_each(pairs: Sequence[tuple[str, object]]) -> None:

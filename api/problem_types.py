@@ -7,13 +7,11 @@ from http import HTTPStatus
 
 from leadhand.models.etags import plan_etag
 from leadhand.models.problems import FieldProblem, Kind, Problem
-from leadhand.models.suggestions import nearest
+from leadhand.models.suggestions import listed, nearest
 from leadhand.models.views import PlanView
 
 #: Retry-After while Redis is unreachable or all streams are in use.
 RETRY_AFTER_S = 2
-#: The most tasks that a refusal names.
-NAMED = 20
 
 
 class Refused(Exception):
@@ -90,7 +88,7 @@ def plan_changed(detail: str, plan: PlanView) -> Refused:
 def task_unknown(session: str, task: str, known: Sequence[str]) -> Refused:
     """Builds the error for an id that no task of the plan has; its hint names the nearest id."""
     near = nearest(task, known)
-    ids = f"its tasks are {', '.join(known[:NAMED])}" if known else "it has no tasks yet"
+    ids = f"its tasks are {listed(known)}" if known else "it has no tasks yet"
     hint = ids if near is None else f"did you mean {near!r}?"
     detail = f"the plan of session {session!r} has no task {task[:80]!r}"
     return refuse(Kind.TASK_UNKNOWN, detail, hint=hint, field="task")

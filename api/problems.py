@@ -10,7 +10,7 @@ from werkzeug.exceptions import HTTPException
 from api import store
 from api.problem_types import Refused, invalid, refuse, refuse_by_status
 from api.request_log import request_id
-from api.validation_errors import NAMED, shortened
+from api.validation_errors import shortened
 from app.domain.answer_errors import AnswerUnfit
 from app.domain.plan_errors import PlanRefused
 from app.domain.shared_errors import SharedRefusal
@@ -35,6 +35,7 @@ from app.errors import (
 )
 from leadhand.models.form_answers import Unfit
 from leadhand.models.problems import MEDIA_TYPE, FieldProblem, Kind, Problem
+from leadhand.models.validation_messages import NAMED
 
 log = logging.getLogger("leadhand.api")
 

@@ -14,13 +14,13 @@ from leadhand.graphs.faults import GraphMalformed
 from leadhand.models.patterns import form_of
 from leadhand.models.problems import FieldProblem
 from leadhand.models.suggestions import nearest_field
-from leadhand.models.validation_messages import plain_message
+from leadhand.models.validation_messages import NAMED, error_details, plain_message
 
 Place = Literal["body", "query", "header"]
 #: Maximum characters of a value.
 SHOWN = 80
-#: Maximum fields in one response.
-NAMED = 50
+#: Maximum errors that are read for them: each member of a union reports its own.
+_READ = 4 * NAMED
 #: Replaces a secret.
 HIDDEN = "(not shown)"
 
@@ -63,19 +63,22 @@ def field_problems(
     model: type[BaseModel] | None,
     *,
     place: Place = "body",
+    most: int = NAMED,
 ) -> tuple[FieldProblem, ...]:
     """Converts a pydantic error to one error description per invalid field, in document order.
+
+    At most `most`, and only that many errors are looked at, whatever their number.
 
     The model, if it is known, suggests the names of misspelt fields.
     """
     found: dict[str, FieldProblem] = {}
-    for detail in error.errors(include_url=False):
+    for detail in error_details(error)[: _READ * most // NAMED]:
         for one in _problems_of(detail, given, model, place):
             # Each member of a union reports an error; the first one suffices.
             found.setdefault(one.field, one)
     # An error of a part implies one of the whole, which is left out.
     wholes = {whole for field in found for whole in _wholes(field)}
-    return tuple(one for one in found.values() if one.field not in wholes)[:NAMED]
+    return tuple(one for one in found.values() if one.field not in wholes)[:most]
 
 
 def _problems_of(
@@ -86,7 +89,7 @@ def _problems_of(
     if not isinstance(cause, GraphMalformed):
         yield _field_problem(detail, given, model, place)
         return
-    for fault in cause.faults:
+    for fault in cause.faults[:NAMED]:
         value = None if fault.value is None else shortened(fault.value, field=fault.path)
         yield FieldProblem(
             field=fault.path, value=value, message=fault.message, hint=fault.hint, place=place

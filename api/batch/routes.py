@@ -22,6 +22,7 @@ from app.operations.submission.drafts import Asker, Submitted
 from app.security.api_tokens import Owner
 from leadhand.flows.documents import AnyDocument
 from leadhand.models.problems import Problem
+from leadhand.models.validation_messages import NAMED
 from leadhand.models.views.batch import MOST, BatchItemView, BatchView
 
 Key = Annotated[str, Field(pattern=f"^{requests.KEY.pattern}$")]
@@ -61,13 +62,15 @@ def submit_batch(engine: Engine) -> Response:
     requests.query(NoQuery)
     all_or_none, free = asked.mode == "all", may_bring_commands(engine)
     parsed: list[Item | Problem] = []
+    left = NAMED  # errors that may be named; each invalid item has one
     for number, given in enumerate(asked.items):
         try:
-            parsed.append(_item(given, current_owner(), engine, free=free))
+            parsed.append(_item(given, current_owner(), engine, free=free, most=max(1, left)))
         except Refused as refusal:
             if all_or_none:
                 raise Refused(_of_item(refusal.problem, number), refusal.headers) from None
             parsed.append(_of_item(refusal.problem, number))
+            left -= len(refusal.problem.errors)
     items = [one for one in parsed if isinstance(one, Item)]
     try:
         results = iter(engine.batches.submit(items, all_or_none=all_or_none))
@@ -81,9 +84,9 @@ def submit_batch(engine: Engine) -> Response:
     return answer(BatchView(items=views), 202)
 
 
-def _item(given: _GivenItem, owner: Owner | None, engine: Engine, *, free: bool) -> Item:
-    """Parse an item. Raises Refused."""
-    document = parse_document(given.document, engine)
+def _item(given: _GivenItem, owner: Owner | None, engine: Engine, *, free: bool, most: int) -> Item:
+    """Parse an item. Raises Refused, with at most `most` errors."""
+    document = parse_document(given.document, engine, most=most)
     allow(document, free=free)
     key = given.idempotency_key
     body = hash_document(document, engine.settings.secret)

@@ -14,6 +14,7 @@ from app.domain.program import Action, Program, Step
 from app.errors import FlowDisabled, FlowUnknown, InvalidDocument
 from leadhand.flows.documents import AnyDocument, FlowDocument
 from leadhand.graphs.documents import GraphDocument, GraphStep
+from leadhand.models.suggestions import listed
 from leadhand.models.tool_names import FLOW
 from leadhand.models.tool_schemas import parameters_of
 from leadhand.models.tool_values import misfits
@@ -71,7 +72,7 @@ def _misfits(
 ) -> Iterator[tuple[str, str]]:
     for name in step.arguments:
         if name not in flow.inputs:
-            known = ", ".join(sorted(flow.inputs)) or "none"
+            known = listed(sorted(flow.inputs))
             yield name, f"flow {flow.name!r} has no such input; its inputs are: {known}"
     for name, default in flow.inputs.items():
         if default is None and name not in step.arguments:

@@ -12,6 +12,7 @@ from app.errors import InvalidDocument
 from leadhand.flows.agents import merge_agents
 from leadhand.flows.documents import FlowDocument, FlowRun
 from leadhand.flows.typed_inputs import faults_of_typed, text_of
+from leadhand.models.suggestions import listed
 
 
 class Source(BaseModel):
@@ -89,7 +90,7 @@ def texts_of_run(document: FlowDocument, run: FlowRun) -> dict[str, str]:
     texts = dict[str, str]()
     for name, value in run.inputs.items():
         if name not in document.inputs:
-            known = ", ".join(sorted(document.inputs)) or "none"
+            known = listed(sorted(document.inputs))
             hint = f"flow {document.name!r} has no such input; its inputs are: {known}"
             raise InvalidDocument(f"inputs.{name}", value, hint)
         text = text_of(value, document.input_schema, name)
@@ -107,6 +108,6 @@ def _check_agent_types(document: FlowDocument, agents: Mapping[str, str]) -> Non
     types = types_in(document)
     for type_, name in agents.items():
         if type_ != "*" and type_ not in types:
-            known = ", ".join(sorted(types)) or "none"
+            known = listed(sorted(types))
             hint = f"flow {document.name!r} has no such agentType; its agentTypes are: {known}"
             raise InvalidDocument(f"agents.{type_}", name, hint)

@@ -37,6 +37,7 @@ from leadhand.flows.structure import structural_faults
 from leadhand.flows.tool_step import ToolStep
 from leadhand.flows.typed_inputs import with_texts
 from leadhand.graphs.documents import GraphDocument
+from leadhand.graphs.references import bound_references
 from leadhand.models import patterns
 from leadhand.models.documents import (
     AGENT_TIMEOUT_S,
@@ -333,6 +334,7 @@ class FlowDefinition(Written):
     @model_validator(mode="before")
     @classmethod
     def _take_values(cls, given: object) -> object:
+        bound_references(given)
         return with_texts(given)
 
     @model_validator(mode="after")

@@ -5,9 +5,9 @@ A field or step with an error is replaced by a neutral one, so that the rest is 
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from pydantic import BaseModel, JsonValue, ValidationError
@@ -21,14 +21,17 @@ from leadhand.flows.documents import (
 from leadhand.flows.steps import FieldFaulty, FlowMalformed
 from leadhand.flows.structure import INPUT_REFERENCE, Fault, structural_faults
 from leadhand.models.patterns import form_of
+from leadhand.models.problems import LONGEST
 from leadhand.models.suggestions import nearest_field
-from leadhand.models.validation_messages import plain_message
+from leadhand.models.validation_messages import COUNTED, NAMED, error_details, plain_message
 
 #: Fields that hold lists of steps.
 _LISTS = ("steps", "then", "else")
 
 #: Error types about the number of a list's items.
 _COUNTED = ("too_short", "too_long")
+#: The most characters of a value that an error shows.
+_SHOWN = 80
 #: Pydantic appends this to the location of an invalid key.
 _KEY = "[key]"
 
@@ -46,9 +49,9 @@ class Found(NamedTuple):
 
 
 def all_faults(model: type[FlowDefinition], given: JsonValue) -> Found:
-    """Returns all errors of a flow document, and the flow; None for it if it cannot be built.
+    """Returns the errors of a flow document, and the flow; None for it if it cannot be built.
 
-    Those of its fields come first, then those of its structure.
+    Those of its fields come first, then those of its structure: the first NAMED of each.
     """
     found, here = list[tuple[str, str]](), given
     # An invalid value that is removed may hide errors within it.
@@ -57,9 +60,12 @@ def all_faults(model: type[FlowDefinition], given: JsonValue) -> Found:
             flow = model.model_validate(here, context=ANY_STRUCTURE)
         except ValidationError as error:
             found = found or faults_of(error, given, model)
+            if error.error_count() > COUNTED:
+                break
             here = _put_aside(error, here, whole_steps=whole_steps)
         else:
-            found += [(fault.path, fault.message) for fault in _of_structure(flow)]
+            of_structure = islice(_of_structure(flow), NAMED)
+            found += [(fault.path, fault.message) for fault in of_structure]
             return Found(list(dict.fromkeys(found)), flow)
     return Found(found, None)
 
@@ -73,7 +79,7 @@ def _of_structure(flow: FlowDefinition) -> Iterator[Fault]:
 
 def fault_of(error: ValidationError, given: JsonValue, model: type[BaseModel]) -> tuple[str, str]:
     """Returns the first error of a validation: its path in the input, and a message."""
-    return _fault(error.errors(include_url=False)[0], given, model)
+    return _fault(error_details(error)[0], given, model)
 
 
 def _fault(first: ErrorDetails, given: JsonValue, model: type[BaseModel]) -> tuple[str, str]:
@@ -89,13 +95,13 @@ def _fault(first: ErrorDetails, given: JsonValue, model: type[BaseModel]) -> tup
 def faults_of(
     error: ValidationError, given: JsonValue, model: type[BaseModel]
 ) -> list[tuple[str, str]]:
-    """Returns all errors of a validation, as paths and messages, in order."""
-    return [_fault(one, given, model) for _, one in _causes(error, given)]
+    """Returns the first errors of a validation, as paths and messages, in order."""
+    return [_fault(one, given, model) for _, one in _causes(error, given)[:NAMED]]
 
 
 def _causes(error: ValidationError, given: JsonValue) -> list[tuple[Path, ErrorDetails]]:
     """Returns the errors with their places, without those that invalid items of a list explain."""
-    wrong = [(_real(one["loc"], given), one) for one in error.errors(include_url=False)]
+    wrong = [(_real(one["loc"], given), one) for one in error_details(error)]
     parts = {place[:end] for place, _ in wrong for end in range(len(place))}
     return [
         (place, one) for place, one in wrong if place not in parts or one["type"] not in _COUNTED
@@ -126,7 +132,7 @@ class _Owner(NamedTuple):
 
 def _put_aside(error: ValidationError, given: JsonValue, *, whole_steps: bool) -> JsonValue:
     """A copy of the flow without the invalid fields, or without the steps that have them."""
-    kept = copy.deepcopy(given)
+    kept: JsonValue = json.loads(json.dumps(given))
     owners = {_owner(place): one["type"] == "missing" for place, one in _causes(error, given)}
     # Inner ones first: the replacement of an outer step keeps its lists of steps.
     for owner, is_missing in sorted(owners.items(), key=lambda item: -len(item[0].path)):
@@ -266,9 +272,9 @@ def _sentence(error: ErrorDetails, model: type[BaseModel]) -> str:
         return f"there is no such field; did you mean {near}?"
     if kind == "union_tag_invalid":
         about = error["ctx"]
-        return f"type is {about['tag']!r}; give one of {about['expected_tags']}"
+        return f"type is {about['tag'][:_SHOWN]!r}; give one of {about['expected_tags']}"
     if kind == "value_error":
-        return error["msg"].removeprefix("Value error, ")
+        return error["msg"].removeprefix("Value error, ")[:LONGEST]
     if kind in _SENTENCES:
         return _SENTENCES[kind]
     form = _KINDS.get(kind) or form_of(error.get("ctx", {}).get("pattern"))
@@ -278,4 +284,4 @@ def _sentence(error: ErrorDetails, model: type[BaseModel]) -> str:
 
 def _shown(value: object) -> str:
     text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= 80 else text[:80] + "…"
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"

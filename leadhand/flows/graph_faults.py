@@ -7,11 +7,12 @@ from pydantic import JsonValue, ValidationError
 from leadhand.flows.faults import faults_of
 from leadhand.graphs.documents import GraphDocument
 from leadhand.graphs.faults import GraphMalformed
+from leadhand.models.validation_messages import error_details
 
 
 def faults_of_graph(error: ValidationError, given: JsonValue) -> list[tuple[str, str]]:
     """Returns all errors of an invalid graph, as paths and messages."""
-    causes = (one.get("ctx", {}).get("error") for one in error.errors(include_url=False))
+    causes = (one.get("ctx", {}).get("error") for one in error_details(error))
     structural = [
         (fault.path, str(fault).removeprefix(f"{fault.path}: "))
         for cause in causes

@@ -17,11 +17,14 @@ from leadhand.flows.references import (
     whole_reference,
 )
 from leadhand.flows.typed_inputs import faults_of_typed
+from leadhand.models.suggestions import listed
 
 if TYPE_CHECKING:
     from leadhand.flows.documents import FlowDefinition, FlowStep, Messages, StartLoop
     from leadhand.flows.tool_step import ToolStep
 
+#: The most flat loops that enclose one another, as many as nested ones may be in a JSON document.
+MAX_OPEN = 30
 #: A whole line that is replaced with the text of an earlier step.
 STEP_REFERENCE = re.compile(r"^\$\{steps\.([^{}]+)\}$")
 #: Replaced with an input of the run, anywhere in a text.
@@ -116,7 +119,7 @@ def faults_of_inputs(flow: FlowDefinition, flows: Mapping[str, FlowDefinition]) 
 def _faults_given(
     path: str, given: Mapping[str, str], name: str, inputs: Mapping[str, str | None]
 ) -> Iterator[Fault]:
-    known = ", ".join(sorted(inputs)) or "none"
+    known = listed(sorted(inputs))
     for key, text in given.items():
         if key not in inputs:
             yield Fault(f"{path}.inputs.{key}", f"{name!r} has the inputs: {known}", text)
@@ -166,7 +169,10 @@ class _List:
         if step.type == "endLoop":
             self._close(at)
         elif step.type == "startLoop" and step.steps is None:
-            self._open.append(_Open(at, step))
+            if len(self._open) == MAX_OPEN:
+                self._complain(at, f"{MAX_OPEN} loops are open here; nest fewer")
+            else:
+                self._open.append(_Open(at, step))
         else:
             self._put(self._placed(at, step))
 
@@ -289,17 +295,18 @@ def _faults_of_text(
     meant = ESCAPED.sub("", text)
     for name in INPUT_REFERENCE.findall(meant):
         if name not in inputs:
-            known = ", ".join(sorted(inputs)) or "none"
+            known = listed(sorted(inputs))
             message = f"it uses the input {name!r}, but the flow's `inputs` are: {known}"
             yield Fault(where, f"{message}. Add it to them", text)
-    found = list(find_references(meant, seen, has_item=has_item))
-    for one in reversed(found):
+    kept, at = list[str](), 0  # the text between the references
+    for one in find_references(meant, seen, has_item=has_item):
         if isinstance(one, BadReference):
             if one.label is None and _LEFT.match(meant, one.start):
                 continue  # it is left over
             yield Fault(where, _why_bad(one), text)
-        meant = meant[: one.start] + meant[one.end :]
-    left = _LEFT.search(INPUT_REFERENCE.sub("", meant))
+        kept.append(meant[at : one.start])
+        at = one.end
+    left = _LEFT.search(INPUT_REFERENCE.sub("", "".join([*kept, meant[at:]])))
     if left is not None:
         yield Fault(where, _left_over(left.group()), text)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Annotated, Literal
 
 from pydantic import (
@@ -23,7 +24,7 @@ from leadhand.graphs.called_sessions import CalledSession, agent_texts
 from leadhand.graphs.faults import GraphMalformed, faults_of
 from leadhand.graphs.input_schema import declare_inputs, input_faults
 from leadhand.graphs.mending import read_rest
-from leadhand.graphs.references import NAME_CHARACTERS, require_list
+from leadhand.graphs.references import NAME_CHARACTERS, bound_references, require_list
 from leadhand.graphs.retry_errors import check_error_name
 from leadhand.models import patterns
 from leadhand.models.documents import (
@@ -37,13 +38,14 @@ from leadhand.models.documents import (
 )
 from leadhand.models.session_environment import WithEnvironment
 from leadhand.models.tool_names import check_graph_tool_name
+from leadhand.models.validation_messages import NAMED
 
 #: A step's default timeout, in seconds.
 TOOL_TIMEOUT_S = 60.0
 #: A validation context that accepts an invalid graph, without its invalid values.
 ANY_STRUCTURE: dict[str, bool] = {"any structure": True}
-#: The most steps of a graph.
-MAX_STEPS = 2_000
+#: The most steps of a graph, and the most names in all their `depends_on`.
+MAX_STEPS, MAX_DEPENDENCIES = 2_000, 50_000
 
 #: As the names of documents; the texts of arguments and inputs are kept as they are.
 StepName = Annotated[
@@ -169,9 +171,21 @@ class GraphDocument(Document, WithEnvironment):
     def _absolute(cls, value: str | None) -> str | None:
         return absolute(value)
 
+    @field_validator("steps")
+    @classmethod
+    def _depend_on_few(cls, value: tuple[GraphStep, ...]) -> tuple[GraphStep, ...]:
+        count = sum(len(step.depends_on) for step in value)
+        if count > MAX_DEPENDENCIES:
+            raise ValueError(
+                f"they have {count} names in depends_on together; a graph has at most"
+                f" {MAX_DEPENDENCIES}; let dense layers meet in one step between them"
+            )
+        return value
+
     @model_validator(mode="before")
     @classmethod
     def _take_defaults(cls, given: object) -> object:
+        bound_references(given)
         return declare_inputs(given)
 
     @model_validator(mode="wrap")
@@ -183,11 +197,11 @@ class GraphDocument(Document, WithEnvironment):
         document, errors = read_rest(given, read)
         if document is None:
             raise ValidationError.from_exception_data(cls.__name__, errors)
-        of_inputs = tuple(input_faults(document.input_schema, document.inputs))
+        of_inputs = tuple(islice(input_faults(document.input_schema, document.inputs), NAMED))
         if info.context is ANY_STRUCTURE:
             is_invalid = any(one.path.startswith("input_schema") for one in of_inputs)
             return document.model_copy(update={"input_schema": None}) if is_invalid else document
-        faults = (*of_inputs, *faults_of(document.steps, document.inputs))
+        faults = (*of_inputs, *islice(faults_of(document.steps, document.inputs), NAMED))
         if faults:
             cause = {"error": GraphMalformed(faults)}
             errors.append(InitErrorDetails(type="value_error", input=given, ctx=cause))

@@ -23,8 +23,8 @@ from leadhand.graphs.references import (
     value_at,
     whole,
 )
-from leadhand.models.cycles import find_blocked
-from leadhand.models.suggestions import nearest
+from leadhand.models.cycles import find_cycles, show_cycle
+from leadhand.models.suggestions import listed, nearest
 from leadhand.models.tool_names import shape_of
 
 if TYPE_CHECKING:
@@ -228,7 +228,7 @@ class _Scope:
             yield GraphFault(path, "the step refers to itself", hint, reference.text)
         elif target.kind == "input" and target.name not in self._inputs:
             near = nearest(target.name, self._inputs)
-            known = ", ".join(self._inputs) or "none"
+            known = listed(self._inputs)
             hint = f"did you mean {near!r}?" if near else f"declare it in `inputs`; there: {known}"
             message = f"there is no input {target.name!r}"
             yield GraphFault(path, message, hint, reference.text)
@@ -255,44 +255,27 @@ def _unknown_step(path: str, name: str, own: str, names: Collection[str]) -> Gra
     if name == own:
         return GraphFault(path, "the step would wait for itself", "name another step", name)
     near = nearest(name, names)
-    hint = f"did you mean {near!r}?" if near else f"there are: {', '.join([*names][:20])}"
+    hint = f"did you mean {near!r}?" if near else f"there are: {listed(names)}"
     return GraphFault(path, "there is no such step", hint, name)
 
 
 def _cycles(steps: Sequence[GraphStep], names: Sequence[str]) -> Iterator[GraphFault]:
     """Yields one error for each set of steps that wait for each other; `names` are of all steps."""
     known = frozenset(step.name for step in steps)
-    waits = {step.name: _known_needs(step, known) for step in steps}
-    reach = find_blocked(waits)
-    while reach:
-        cycle = _cycle_in(waits, reach)
-        circle = " -> ".join([*cycle, cycle[0]])
+    for cycle in find_cycles({step.name: _known_needs(step, known) for step in steps}):
         path = f"steps[{names.index(cycle[0])}]"
         hint = "remove one of these references, or one name in depends_on"
-        yield GraphFault(path, f"steps wait for each other: {circle}", hint)
-        for name in cycle:
-            waits[name] = set()
-        reach = find_blocked(waits)
+        yield GraphFault(path, f"steps wait for each other: {show_cycle(cycle)}", hint)
 
 
-def _known_needs(step: GraphStep, names: Collection[str]) -> set[str]:
+def _known_needs(step: GraphStep, names: Collection[str]) -> list[str]:
     """The other steps that a step names, in spite of faults in it."""
-    found = {name for name in step.depends_on if name in names}
+    found = [name for name in step.depends_on if name in names]
     held: list[JsonValue] = [step.when, step.for_each, step.values]
     for _, text in texts_in(held, ""):
         with suppress(ReferenceFault):
             for reference in references_in(text):
                 with suppress(ReferenceFault):
                     target = target_of(reference, names)
-                    found |= {target.name} if target.kind == "step" else set()
-    return found - {step.name}
-
-
-def _cycle_in(waits: Mapping[str, set[str]], blocked: set[str]) -> list[str]:
-    """The names of one cycle, each waiting for the next."""
-    path: list[str] = []
-    name = next(name for name in waits if name in blocked)
-    while name not in path:
-        path.append(name)
-        name = next(need for need in sorted(waits[name]) if need in blocked)
-    return path[path.index(name) :]
+                    found += [target.name] if target.kind == "step" else []
+    return [name for name in dict.fromkeys(found) if name != step.name]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from pydantic import JsonValue
 
 from leadhand.graphs.faults import GraphFault
-from leadhand.models.suggestions import nearest
+from leadhand.models.suggestions import listed, nearest
 
 _Schema = dict[str, JsonValue]
 
@@ -24,8 +25,11 @@ _PLAIN = (
 )  # fmt: skip
 _KEYWORDS = (*_PLAIN, *_SCHEMAS, *_LISTS, "properties")
 _SHOWN = 80
-#: The most levels of a schema.
-_DEEPEST = 20
+#: The most levels of a schema, and the most schemas in it.
+_DEEPEST, _MOST = 20, 300
+#: The most keywords that are compared with all values of a document, those with a large value
+#: (by so many of its parts) several times: errors quote it.
+_CHECKS, _LARGE = 100_000, 1_000
 
 
 def declare_inputs(given: Any) -> Any:
@@ -69,22 +73,86 @@ def input_faults(schema: _Schema | None, inputs: Mapping[str, JsonValue]) -> Ite
     """Yields the errors of an input schema, or if it is valid, those of the inputs' values."""
     if schema is None:
         return
-    found = list(_schema_faults(schema, "input_schema", 0))
+    found = [*_faults_of_whole(schema)] or list(_schema_faults(schema, "input_schema", 0))
+    yield from found or _faults_of_values(schema, inputs)
+
+
+def _faults_of_whole(schema: _Schema) -> Iterator[GraphFault]:
+    if sum(1 for _ in islice(_schemas(schema, 0), _MOST + 1)) > _MOST:
+        hint = f"let it have at most {_MOST} schemas, with those of its properties"
+        yield GraphFault("input_schema", "it is too large", hint)
     if schema.get("type", "object") != "object":
         hint = 'write {"type": "object", "properties": {...}}'
-        found.append(GraphFault("input_schema.type", "inputs are an object", hint))
-    yield from found
-    if found:
-        return
+        yield GraphFault("input_schema.type", "inputs are an object", hint)
+
+
+def _faults_of_values(schema: _Schema, inputs: Mapping[str, JsonValue]) -> Iterator[GraphFault]:
+    checks = _Checks()
     for name, value in inputs.items():
         one = schema_of(schema, name)
         if not one and schema.get("additionalProperties") is False:
-            hint = f"there are: {', '.join(_properties(schema)) or 'none'}"
+            hint = f"there are: {listed(_properties(schema))}"
             yield GraphFault(f"inputs.{name}", "the schema has no such input", hint)
-        if one and value is not None:
-            for where, why in _errors(one, value):
-                hint = "give a value that fits the schema"
-                yield GraphFault(f"inputs.{name}{where}", why, hint)
+        if not one or value is None:
+            continue
+        if not checks.suffice(one, value):
+            hint = "shorten it, or leave its parts out of the schema"
+            yield GraphFault(f"inputs.{name}", "it is too large to be compared", hint)
+            return
+        for where, why in _errors(one, value):
+            hint = "give a value that fits the schema"
+            yield GraphFault(f"inputs.{name}{where}", why, hint)
+
+
+class _Checks:
+    """Counts how many keywords are compared with the values of a document, before they are."""
+
+    def __init__(self) -> None:
+        self._left = _CHECKS
+        #: The number of parts of each list and object, by its id.
+        self._sizes: dict[int, int] = {}
+
+    def suffice(self, schema: JsonValue, value: JsonValue) -> bool:
+        """Whether the value may be compared with the schema, too."""
+        self._sizes.clear()
+        self._measure(value)
+        self._count(schema, value)
+        return self._left >= 0
+
+    def _measure(self, value: JsonValue) -> int:
+        size = 1
+        if isinstance(value, str):
+            size += len(value)
+        elif isinstance(value, list | dict):
+            size += sum(map(self._measure, value.values() if isinstance(value, dict) else value))
+            self._sizes[id(value)] = size
+        return size
+
+    def _count(self, schema: JsonValue, value: JsonValue) -> None:
+        if not isinstance(schema, dict) or self._left < 0:
+            return
+        choices = schema.get("enum")
+        keywords = len(schema) + (len(choices) if isinstance(choices, list) else 0)
+        size = len(value) if isinstance(value, str) else self._sizes.get(id(value), 1)
+        self._left -= keywords * (1 + size // _LARGE)
+        for where, one in _members(schema):
+            for part in _parts_below(where, value):
+                self._count(one, part)
+
+
+def _parts_below(where: str, value: JsonValue) -> Iterable[JsonValue]:
+    """The parts of a value to which a member of its schema may apply."""
+    _, keyword, *_ = where.replace("[", ".").split(".", 2)
+    match keyword:
+        case "properties":
+            name = where.removeprefix(".properties.")
+            return (value[name],) if isinstance(value, dict) and name in value else ()
+        case "additionalProperties":
+            return value.values() if isinstance(value, dict) else ()
+        case "items" | "prefixItems":
+            return value if isinstance(value, list) else ()
+        case _:
+            return (value,)
 
 
 def typed_value(text: str, schema: _Schema) -> JsonValue:
@@ -137,6 +205,13 @@ def _members(schema: _Schema) -> Iterator[tuple[str, JsonValue]]:
             yield f".{name}[{number}]", one
     for name, one in _properties(schema).items():
         yield f".properties.{name}", one
+
+
+def _schemas(schema: JsonValue, depth: int) -> Iterator[JsonValue]:
+    yield schema
+    if isinstance(schema, dict) and depth <= _DEEPEST:
+        for _, one in _members(schema):
+            yield from _schemas(one, depth + 1)
 
 
 def _own_faults(schema: _Schema, path: str) -> Iterator[GraphFault]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -12,6 +11,7 @@ from pydantic import JsonValue, ValidationError
 from pydantic_core import ErrorDetails, InitErrorDetails
 
 from leadhand.graphs.input_schema import declare_inputs
+from leadhand.models.validation_messages import error_details
 
 T = TypeVar("T")
 Place = tuple[int | str, ...]
@@ -37,6 +37,7 @@ def read_rest(given: object, read: Callable[[Any], T]) -> tuple[T | None, list[I
             wrong = _causes(error)
         for one in wrong:
             found.setdefault((one["loc"], one["type"]), _copy(one))
+        # An error of the whole, such as that they are too many, leaves nothing.
         given = _without(given, [one["loc"] for one in wrong])
         if given is None:
             break
@@ -45,7 +46,7 @@ def read_rest(given: object, read: Callable[[Any], T]) -> tuple[T | None, list[I
 
 def _causes(error: ValidationError) -> list[ErrorDetails]:
     """The errors, without the one that a list has too few items because its items are invalid."""
-    wrong = error.errors(include_url=False)
+    wrong = error_details(error)
     is_explained = any(one["loc"][:1] == _STEPS and len(one["loc"]) > 1 for one in wrong)
     return [one for one in wrong if one["loc"] != _STEPS or not is_explained]
 
@@ -59,9 +60,10 @@ def _without(given: object, places: Iterable[Place]) -> dict[str, JsonValue] | N
     """A copy of the graph without the values at these places; None if its steps are no list."""
     if not isinstance(given, dict):
         return None
-    kept: dict[str, Any] = copy.deepcopy(given)
-    steps = kept["steps"] = list(kept["steps"]) if isinstance(kept.get("steps"), _LISTS) else []
-    for place in places:
+    kept = _copy_fields(given)
+    steps, schema = kept["steps"], kept.get("input_schema")
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    for place in dict.fromkeys(map(_field_of, places)):
         match place:
             case () | ("steps",):
                 return None
@@ -69,7 +71,8 @@ def _without(given: object, places: Iterable[Place]) -> dict[str, JsonValue] | N
                 steps[number] = _mend_step(steps[number], rest, f"steps[{number}]")
             case ("inputs", str() as name, *_) if isinstance(kept.get("inputs"), dict):
                 kept["inputs"].pop(name, None)
-                _forget_property(kept.get("input_schema"), name)
+                if isinstance(properties, dict):
+                    properties.pop(name, None)
             case ("inputs" | "input_schema" as field, *_):
                 kept.pop(field, None)
                 referenced = _INPUT_REFERENCE.findall(json.dumps(steps, default=str))
@@ -81,10 +84,35 @@ def _without(given: object, places: Iterable[Place]) -> dict[str, JsonValue] | N
     return kept
 
 
-def _forget_property(schema: JsonValue, name: str) -> None:
-    properties = schema.get("properties") if isinstance(schema, dict) else None
-    if isinstance(properties, dict):
-        properties.pop(name, None)
+def _copy_fields(given: dict[str, Any]) -> dict[str, Any]:
+    """A copy of the graph, of its fields, and of its steps; deeper values are shared."""
+    kept = {name: dict(one) if isinstance(one, dict) else one for name, one in given.items()}
+    steps = kept.get("steps")
+    kept["steps"] = [
+        dict(step) if isinstance(step, dict) else step
+        for step in (steps if isinstance(steps, _LISTS) else ())
+    ]
+    schema = kept.get("input_schema")
+    if isinstance(schema, dict) and isinstance(schema.get("properties"), dict):
+        schema["properties"] = dict(schema["properties"])
+    return kept
+
+
+def _field_of(place: Place) -> Place:
+    """The field in which a value is invalid, so that each is looked at once.
+
+    >>> _field_of(("steps", 3, "depends_on", 7)), _field_of(("input_schema", "properties", "a"))
+    (('steps', 3, 'depends_on', 0), ('input_schema',))
+    """
+    match place:
+        case ("steps", number, field, int(), *_):
+            return ("steps", number, field, 0)
+        case ("steps", *_):
+            return place[:3]
+        case ("inputs", *_):
+            return place[:2]
+        case _:
+            return place[:1]
 
 
 def _mend_step(step: JsonValue, rest: Sequence[int | str], name: str) -> dict[str, JsonValue]:
@@ -108,4 +136,6 @@ def _mend_step(step: JsonValue, rest: Sequence[int | str], name: str) -> dict[st
 
 
 def _drop(step: dict[str, JsonValue], *fields: str) -> dict[str, JsonValue]:
-    return {name: value for name, value in step.items() if name not in fields}
+    for name in fields:
+        step.pop(name, None)
+    return step

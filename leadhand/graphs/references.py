@@ -20,6 +20,8 @@ _RESERVED = ("previous", "history", "turn")
 
 #: The most characters that all references of one value are replaced with.
 FILLED_CHARACTERS = 4 * 1024 * 1024
+#: The most references of a document, each of which is parsed several times.
+MAX_REFERENCES = 20_000
 #: The most characters of a step's name.
 NAME_CHARACTERS = 120
 
@@ -101,6 +103,16 @@ def parse(text: str) -> list[str | Reference]:
         literal = ""
     literal += text[at:]
     return [*found, literal] if literal or not found else found
+
+
+def bound_references(given: object) -> None:
+    """Raises ValueError if a document has more references than are parsed; it parses none itself.
+
+    Signs `${` that are kept as they are count, too.
+    """
+    count = json.dumps(given, default=str, ensure_ascii=False).count("${")
+    if count > MAX_REFERENCES:
+        raise ValueError(f"it has {count} references ${{...}}; give at most {MAX_REFERENCES}")
 
 
 def whole(text: str) -> Reference | None:
@@ -429,7 +441,7 @@ class _Scanner:
         self._at = found.end()
 
     def _fault(self, why: str) -> ReferenceFault:
-        end = self._text.find("}", self._start)
+        end = self._text.find("}", self._start, self._start + _SHOWN)
         shown = self._text[self._start : end + 1 if end > 0 else None][:_SHOWN]
         return ReferenceFault(shown, f"{why}; write $${{ for a literal ${{")
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, Iterable
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -21,7 +22,7 @@ from pydantic import (
 
 from leadhand.models import patterns
 from leadhand.models.session_environment import WithEnvironment
-from leadhand.models.suggestions import nearest
+from leadhand.models.suggestions import listed, nearest
 
 #: The default of a loop's max_iterations.
 DEFAULT_MAX_ITERATIONS = 3
@@ -29,8 +30,8 @@ DEFAULT_MAX_ITERATIONS = 3
 DEFAULT_NO_PROGRESS = 3
 #: The largest max_iterations of a loop.
 MAX_ITERATIONS_CEILING = 10_000
-#: The most checkers in all phases of a workflow.
-MAX_CHECKERS = 10_000
+#: The most checkers in all phases of a workflow, and the most names in all their `pipe_from`.
+MAX_CHECKERS, MAX_PIPES = 10_000, 10_000
 #: A doer's default timeout, in seconds.
 AGENT_TIMEOUT_S = 3600.0
 #: A checker's default timeout, in seconds.
@@ -275,10 +276,7 @@ class _Loop(Document):
     @field_validator("checkers")
     @classmethod
     def _names_differ(cls, value: tuple[Checker, ...]) -> tuple[Checker, ...]:
-        names = [checker.name for checker in value if checker.name is not None]
-        for name in names:
-            if names.count(name) > 1:
-                raise ValueError(f"{names.count(name)} are named {name!r}; names must differ")
+        check_names(value)
         return value
 
     @field_validator("checkers")
@@ -306,6 +304,13 @@ class _Loop(Document):
                 " ask for fewer, or name more checkers"
             )
         return value
+
+
+def check_names(checkers: Iterable[Checker]) -> None:
+    """Raises ValueError for checkers of the same name."""
+    for name, count in Counter(one.name for one in checkers if one.name is not None).items():
+        if count > 1:
+            raise ValueError(f"{count} are named {name!r}; names must differ")
 
 
 def _check_continues(loop: _Loop, doer: Doer | None) -> None:
@@ -411,6 +416,11 @@ class WorkflowDocument(Document, WithEnvironment):
             raise ValueError(
                 f"they have {checkers} checkers together; a workflow has at most {MAX_CHECKERS}"
             )
+        pipes = sum(len(phase.pipe_from) for phase in value)
+        if pipes > MAX_PIPES:
+            raise ValueError(
+                f"they have {pipes} pipes together; a workflow has at most {MAX_PIPES}"
+            )
         seen: set[str] = set()
         for phase in value:
             if phase.name in seen:
@@ -437,7 +447,7 @@ def _unknown_source(phase: str, source: str, earlier: Collection[str]) -> str:
     if near is not None:
         fix = f"did you mean {near!r}?"
     elif earlier:
-        fix = f"name an earlier phase: {', '.join(map(repr, sorted(earlier)))}"
+        fix = f"name an earlier phase: {listed(map(repr, sorted(earlier)))}"
     else:
         fix = "leave it out, since no phase is before this one"
     return f"pipe_from of phase {phase!r} has the unknown phase {source!r}; {fix}"

@@ -19,7 +19,7 @@ from leadhand.models.forms import (
     expected,
     quoted,
 )
-from leadhand.models.suggestions import nearest
+from leadhand.models.suggestions import listed, nearest
 
 
 class Unfit(NamedTuple):
@@ -139,7 +139,7 @@ def _unknown_fields(group: Group, given: Mapping[str, JsonValue], path: str) -> 
     for name, value in given.items():
         if name not in group.properties:
             near = nearest(name, group.properties)
-            hint = f"did you mean {near}?" if near else f"give {', '.join(group.properties)}"
+            hint = f"did you mean {near}?" if near else f"give {listed(group.properties)}"
             yield Unfit(f"{path}.{name}", "the form has no such field", hint, value)
 
 

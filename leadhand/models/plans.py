@@ -12,6 +12,7 @@ from typing import Annotated, Literal, get_args
 from pydantic import Field, StrictBool, ValidationInfo, field_validator
 
 from leadhand.models import patterns
+from leadhand.models.cycles import find_cycles, show_cycle
 from leadhand.models.documents import (
     AGENT_TIMEOUT_S,
     DEFAULT_MAX_ITERATIONS,
@@ -28,9 +29,10 @@ from leadhand.models.documents import (
     Text,
     Webhook,
     absolute,
+    check_names,
 )
 from leadhand.models.session_environment import WithEnvironment
-from leadhand.models.suggestions import nearest
+from leadhand.models.suggestions import listed, nearest
 
 #: The most tasks of a plan.
 MAX_TASKS = 500
@@ -166,10 +168,7 @@ class PlanDocument(Document, WithEnvironment):
                 "a plan needs checkers, by which its tasks are accepted; give checkers,"
                 " or unchecked: true"
             )
-        names = [checker.name for checker in value if checker.name is not None]
-        for name in names:
-            if names.count(name) > 1:
-                raise ValueError(f"{names.count(name)} are named {name!r}; names must differ")
+        check_names(value)
         return value
 
     @field_validator("tasks")
@@ -193,16 +192,16 @@ def check_tasks(tasks: Iterable[PlannedTask]) -> None:
                     f"task {task.id!r} depends on {needed!r}, which is no task of the plan;"
                     f" {_hint(needed, by_id)}"
                 )
-    cycle = find_cycle({task.id: task.dependencies for task in by_id.values()})
+    cycle = next(find_cycles({task.id: task.dependencies for task in by_id.values()}), None)
     if cycle:
         raise ValueError(
-            f"tasks depend on each other in a cycle: {' -> '.join(cycle)}; remove one dependency"
+            f"tasks depend on each other in a cycle: {show_cycle(cycle)}; remove one dependency"
         )
 
 
 def check_checkers(task: str, wanted: Iterable[str] | None, names: Iterable[str]) -> None:
     """Raises ValueError if a task names a checker that does not exist."""
-    known = tuple(names)
+    known = dict.fromkeys(names)
     for name in wanted or ():
         if name not in known:
             raise ValueError(
@@ -217,27 +216,7 @@ def _hint(name: str, known: Iterable[str]) -> str:
     near = nearest(name, names)
     if near is not None:
         return f"did you mean {near!r}?"
-    return f"it has {', '.join(names[:20]) or 'none'}"
-
-
-def find_cycle(needs: dict[str, tuple[str, ...]]) -> list[str]:
-    """Returns names that need each other in a cycle, the first repeated at the end; else empty.
-
-    >>> find_cycle({"a": ("b",), "b": ("a",), "c": ()})
-    ['a', 'b', 'a']
-    """
-    left = {name: set(wanted) & needs.keys() for name, wanted in needs.items()}
-    while free := [name for name, wanted in left.items() if not wanted]:
-        for name in free:
-            del left[name]
-        for wanted in left.values():
-            wanted.difference_update(free)
-    if not left:
-        return []
-    path = [next(iter(left))]
-    while path[-1] not in path[:-1]:
-        path.append(next(need for need in needs[path[-1]] if need in left))
-    return path[path.index(path[-1]) :]
+    return f"it has {listed(names)}"
 
 
 class AddTask(Document):

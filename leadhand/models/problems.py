@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, JsonValue
+from pydantic import AfterValidator, BaseModel, ConfigDict, JsonValue
 
 MEDIA_TYPE = "application/problem+json"
+#: The most characters of a field's path or of a sentence about it, as both may quote the input.
+LONGEST = 1_000
 
 
 class Kind(Enum):
@@ -243,17 +245,24 @@ def error_name(problem_type: str, status: int) -> str:
     return kind.error
 
 
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST else text[:LONGEST] + "…"
+
+
+Sentence = Annotated[str, AfterValidator(_cut)]
+
+
 class FieldProblem(BaseModel):
     """The error of one field, with a hint to fix it."""
 
     model_config = ConfigDict(frozen=True)
 
     #: The field's path, such as `phases.0.checkers.1.timeout_s`.
-    field: str
+    field: Sentence
     #: The value, shortened; absent if there is none to show.
-    value: str | None = None
-    message: str
-    hint: str | None = None
+    value: Sentence | None = None
+    message: Sentence
+    hint: Sentence | None = None
     place: Literal["body", "query", "header"] = "body"
 
 

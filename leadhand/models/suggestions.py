@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
-from functools import cache, wraps
+from difflib import SequenceMatcher
+from functools import cache, lru_cache, wraps
+from heapq import nlargest
+from itertools import islice
 from typing import Any, ParamSpec, TypeVar
 
 from pydantic import BaseModel
 
 #: How alike two names must be, from 0 to 1.
 _LIKENESS = 0.6
+#: The most characters of a name that is compared, the most names that it is compared with by their
+#: letters, and how many of those by the order of their letters, which is a thousand times slower.
+_LONGEST, _COMPARED, _ORDERED = 64, 200, 5
+#: The most known names that are looked through.
+_KNOWN = 2_000
+#: The most known names that an error lists.
+LISTED = 20
 _Schema = Mapping[str, Any]
 _Given = ParamSpec("_Given")
 _Result = TypeVar("_Result")
@@ -23,10 +32,46 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     >>> nearest("spown", ["spawn", "show"]), nearest("agenttype", ["agentType"]), nearest("x", [])
     ('spawn', 'agentType', None)
     """
-    by_case = {one.lower().replace("_", ""): one for one in sorted(known)}
-    wanted = name.lower().replace("_", "")
-    found = get_close_matches(wanted, list(by_case), n=1, cutoff=_LIKENESS)
-    return by_case[found[0]] if found else None
+    wanted = _folded(name[: _LONGEST + 1])
+    if len(name) > _LONGEST or not wanted:
+        return None
+    short = (one for one in islice(known, _KNOWN) if len(one) <= _LONGEST)
+    by_case = {_folded(one): one for one in sorted(short)}
+    if wanted in by_case:
+        return by_case[wanted]
+    likely = [one for one in by_case if _lengths_fit(wanted, one)]
+    if len(likely) > _COMPARED:
+        likely = [one for one in likely if one[0] == wanted[0]][:_COMPARED]
+    matcher = SequenceMatcher(b=wanted)
+
+    def likeness(one: str, *, in_order: bool) -> tuple[float, str]:
+        matcher.set_seq1(one)
+        return (matcher.ratio() if in_order else matcher.quick_ratio()), one
+
+    first = nlargest(_ORDERED, (likeness(one, in_order=False) for one in likely))
+    near = (likeness(one, in_order=True) for score, one in first if score >= _LIKENESS)
+    score, found = max(near, default=(0.0, ""))
+    return by_case[found] if score >= _LIKENESS else None
+
+
+def listed(names: Iterable[str]) -> str:
+    """Formats known names for an error: the first ones, and how many more there are.
+
+    >>> listed(["a", "b"]), listed([]), listed(map(str, range(25)))[-15:]
+    ('a, b', 'none', '19 and 5 more')
+    """
+    known = [*names]
+    more = f" and {len(known) - LISTED} more" if len(known) > LISTED else ""
+    return ", ".join(one[:_LONGEST] for one in known[:LISTED]) + more if known else "none"
+
+
+def _folded(name: str) -> str:
+    return name.lower().replace("_", "")
+
+
+def _lengths_fit(one: str, other: str) -> bool:
+    """Whether two names of these lengths can be alike at all."""
+    return bool(other) and 2 * min(len(one), len(other)) >= _LIKENESS * (len(one) + len(other))
 
 
 def nearest_field(model: type[BaseModel], place: Sequence[int | str]) -> str | None:
@@ -43,11 +88,17 @@ def nearest_field(model: type[BaseModel], place: Sequence[int | str]) -> str | N
 
 def fields_at(model: type[BaseModel], place: Sequence[int | str]) -> list[str]:
     """Returns the names of the known fields where an unknown one was found, in model order."""
+    around = tuple(0 if isinstance(part, int) else part[:_LONGEST] for part in place[:-1])
+    return [*_fields_in(model, around)]
+
+
+@lru_cache(maxsize=500)
+def _fields_in(model: type[BaseModel], around: tuple[int | str, ...]) -> tuple[str, ...]:
     root = _schema(model)
     here = [*_members(root, root)]
-    for part in place[:-1]:
+    for part in around:
         here = [*_step_into(root, here, part)] or here
-    return [*dict.fromkeys(name for schema in here for name in schema.get("properties", {}))]
+    return tuple(dict.fromkeys(name for schema in here for name in schema.get("properties", {})))
 
 
 def suggest_keywords(function: Callable[_Given, _Result]) -> Callable[_Given, _Result]:

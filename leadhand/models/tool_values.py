@@ -9,6 +9,7 @@ from typing import Any, Literal, Union
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
+from leadhand.models.suggestions import listed
 from leadhand.models.validation_messages import plain_message
 
 #: Characters of a value that an error shows.
@@ -95,8 +96,7 @@ def convert(
     if schema.get("additionalProperties") is False or known:
         unknown = next((name for name in arguments if name not in known), None)
         if unknown is not None and schema.get("additionalProperties") in (False, None):
-            names = ", ".join(known) or "none"
-            return {}, f"there is no argument {unknown!r}; there are: {names}"
+            return {}, f"there is no argument {unknown!r}; there are: {listed(known)}"
     required = schema.get("required")
     for name in required if isinstance(required, list) else ():
         if name not in arguments:

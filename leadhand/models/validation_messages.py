@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterable
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from leadhand.models.patterns import form_of
-from leadhand.models.suggestions import fields_at, nearest
+from leadhand.models.suggestions import fields_at, listed, nearest
 
 _HINTS = {
     "rule": "use 'all', 'any' or a number of checkers",
@@ -18,6 +19,9 @@ _HINTS = {
 #: What a value of the right type looks like, by pydantic's error type.
 _FORMS = {"bool_type": "true or false"}
 _OWN_WORDS = "Value error, "
+#: The most errors of one document that are named, and the most whose details are read: pydantic
+#: has all of them or none.
+NAMED, COUNTED = 50, 5_000
 _LONGEST_VALUE = 80
 _SUBJECT = re.compile(r"^(Input|String|Tuple|List|Dictionary) should")
 _AFTER_VALIDATION = re.compile(r" after validation, not (more|\d+)$")
@@ -37,7 +41,7 @@ def first_error(
     ...     print(first_error(wrong))
     max_iterations is -1: use a whole number from 0 to 10000
     """
-    first = error.errors(include_url=False)[0]
+    first = error_details(error)[0]
     field = _field(first["loc"])
     message = first["msg"]
     if message.startswith(_OWN_WORDS):
@@ -53,6 +57,18 @@ def first_error(
     message = f"use {form}" if form is not None else message
     hint = _HINTS.get(field.rpartition(".")[2], message[:1].lower() + message[1:])
     return f"{field} is {_shown(first['input'])}: {hint}"
+
+
+def error_details(error: ValidationError) -> list[ErrorDetails]:
+    """Returns the errors of a validation; a single one about their number if they are too many."""
+    count = error.error_count()
+    if count <= COUNTED:
+        return error.errors(include_url=False)
+    why = ValueError(f"it has {count} errors; correct it until it has at most {COUNTED}")
+    about = {"error": why}
+    return [
+        ErrorDetails(type="value_error", loc=(), msg=f"{_OWN_WORDS}{why}", input=None, ctx=about)
+    ]
 
 
 def plain_message(message: str) -> str:
@@ -73,7 +89,7 @@ def _suggestion(
         return "correct its name, or remove it"
     known = [*model.model_fields, *also] if len(loc) == 1 else fields_at(model, loc)
     near = nearest(str(loc[-1]), known)
-    return f"did you mean {near!r}?" if near is not None else f"use {', '.join(known)}"
+    return f"did you mean {near!r}?" if near is not None else f"use {listed(known)}"
 
 
 def _field(loc: tuple[int | str, ...]) -> str:
