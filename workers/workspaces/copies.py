@@ -100,6 +100,14 @@ def _is_special(path: Path) -> bool:
     return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode))
 
 
+def empty_folders_in(folder: Path) -> Iterator[Path]:
+    """Yields all folders below a folder that hold nothing, without Leadhand's own."""
+    for above, names, files in os.walk(folder):
+        if not names and not files and Path(above) != folder:
+            yield Path(above)
+        names[:] = [name for name in names if name != _OURS]
+
+
 def files_in(folder: Path) -> Iterator[Path]:
     """Yields all files and links in a folder, without Leadhand's own files."""
     for above, names, files in os.walk(folder):

@@ -1,7 +1,8 @@
 """Brings the changed files of a copy back into the folder that it was copied from.
 
 A file is brought back only while the original is as it was when it was copied. One file that is
-not, is a conflict: then nothing is changed. All new contents are written beside their
+not, is a conflict: then nothing is changed. Empty folders are made and removed alike; their names
+end with a slash. All new contents are written beside their
 targets before the first one is put in its place, so that a full disk changes nothing either.
 """
 
@@ -17,13 +18,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from workers.workspaces.copies import files_in
+from workers.workspaces.copies import empty_folders_in, files_in
 from workers.workspaces.git import WorkspaceRefused
 
 #: Names in an error.
 _SHOWN = 10
 _DRAFT = ".leadhand-draft-"
 _BLOCK = 1 << 20
+#: The end of a folder's name, and what stands for its digest.
+_SLASH, _FOLDER = "/", "folder"
 
 
 class Changes(NamedTuple):
@@ -56,7 +59,11 @@ def apply_copy(path: Path, copy: Path, origin: Path) -> Changes:
     made: list[Path] = []
     try:
         for name in changes.written:
-            drafts[name] = _draft(copy / name, origin / name, made)
+            if name.endswith(_SLASH):
+                _make_folders(origin / name, made)
+                shutil.copymode(copy / name, origin / name)
+            else:
+                drafts[name] = _draft(copy / name, origin / name, made)
         _refuse_changed(path, origin, (*changes.written, *changes.removed))
     except OSError as error:
         _withdraw(drafts, made)
@@ -67,8 +74,9 @@ def apply_copy(path: Path, copy: Path, origin: Path) -> Changes:
     for name, draft in drafts.items():
         draft.replace(origin / name)
     for name in changes.removed:
-        (origin / name).unlink(missing_ok=True)
-        _remove_empty(origin, (origin / name).parent)
+        if not name.endswith(_SLASH):
+            (origin / name).unlink(missing_ok=True)
+        _remove_empty(origin / name, origin, copy)
     return changes
 
 
@@ -77,7 +85,7 @@ def is_unchanged(path: Path, copy: Path, origin: Path) -> bool:
     now = _digests(copy)
     known = _read_digests(path)
     # A copy of an older version has no digests: then each of its files must be in the original.
-    touched = _touched(known, now) if known is not None else list(now)
+    touched = _touched(known, now, copy) if known is not None else list(now)
     return all(_digest_below(origin, name) == now.get(name) for name in touched)
 
 
@@ -93,7 +101,8 @@ def _withdraw(drafts: Mapping[str, Path], made: list[Path]) -> None:
 def _refuse_changed(path: Path, origin: Path, names: tuple[str, ...]) -> None:
     """Raises WorkspaceRefused if an original is no longer as it was when it was copied."""
     known = _read_digests(path) or {}
-    changed = [name for name in names if _digest_below(origin, name) != known.get(name)]
+    files = (name for name in names if not name.endswith(_SLASH))
+    changed = [name for name in files if _digest_below(origin, name) != known.get(name)]
     if changed:
         raise WorkspaceRefused(_conflict(origin, sorted(changed)))
 
@@ -107,8 +116,10 @@ def _read_digests(path: Path) -> dict[str, str] | None:
     return known
 
 
-def _touched(known: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    return sorted(name for name in {*known, *now} if known.get(name) != now.get(name))
+def _touched(known: Mapping[str, str], now: Mapping[str, str], copy: Path) -> list[str]:
+    names = sorted(name for name in {*known, *now} if known.get(name) != now.get(name))
+    # A folder that is no longer empty is no change: what is in it is.
+    return [one for one in names if one in now or one[-1] != _SLASH or not (copy / one).is_dir()]
 
 
 def _changes(path: Path, copy: Path, origin: Path) -> Changes:
@@ -118,7 +129,7 @@ def _changes(path: Path, copy: Path, origin: Path) -> Changes:
         what = f"the digests of {str(copy)!r} cannot be read, so that its changes are not known"
         raise WorkspaceRefused(f"{what}; bring them over yourself")
     now = _digests(copy)
-    touched = _touched(known, now)
+    touched = _touched(known, now, copy)
     conflicts: list[str] = []
     open_: list[str] = []
     for name in touched:
@@ -149,6 +160,8 @@ def _digests(folder: Path) -> dict[str, str]:
         digest = _digest(file)
         if digest is not None:
             found[str(file.relative_to(folder))] = digest
+    for empty in empty_folders_in(folder):
+        found[f"{empty.relative_to(folder)}{_SLASH}"] = _FOLDER
     return found
 
 
@@ -162,7 +175,10 @@ def _digest_below(origin: Path, name: str) -> str | None:
         above = above / part
         if above.is_symlink() or (above.exists() and not above.is_dir()):
             return "in the way"
-    return _digest(origin / name)
+    path = origin / name
+    if name.endswith(_SLASH) and path.is_dir() and not path.is_symlink():
+        return _FOLDER
+    return _digest(path)
 
 
 def _digest(file: Path) -> str | None:
@@ -184,10 +200,7 @@ def _digest(file: Path) -> str | None:
 
 def _draft(source: Path, target: Path, made: list[Path]) -> Path:
     """Write a copy of a file beside its target; the folders made for it are added to `made`."""
-    missing = [one for one in target.parents if not one.exists()]
-    for folder in reversed(missing):
-        folder.mkdir()
-        made.append(folder)
+    _make_folders(target.parent, made)
     # The same name each time: what a killed attempt left is replaced by the next.
     draft = target.with_name(_DRAFT + hashlib.sha256(os.fsencode(target.name)).hexdigest()[:16])
     draft.unlink(missing_ok=True)
@@ -202,9 +215,18 @@ def _draft(source: Path, target: Path, made: list[Path]) -> Path:
     return draft
 
 
-def _remove_empty(origin: Path, folder: Path) -> None:
-    """Remove folders whose last file was removed."""
-    while folder != origin:
+def _make_folders(folder: Path, made: list[Path]) -> None:
+    """Make a folder and those above it, and add the new ones to `made`."""
+    missing = [one for one in (folder, *folder.parents) if not one.exists()]
+    for one in reversed(missing):
+        one.mkdir()
+        made.append(one)
+
+
+def _remove_empty(removed: Path, origin: Path, copy: Path) -> None:
+    """Remove a folder, or those above a file, while they are empty and the copy lacks them."""
+    folder = removed if removed.is_dir() else removed.parent
+    while folder != origin and not (copy / folder.relative_to(origin)).is_dir():
         try:
             folder.rmdir()
         except OSError:

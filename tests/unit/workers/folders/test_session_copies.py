@@ -60,9 +60,45 @@ def test_changed_new_and_removed_files_come_home(one: OneHome) -> None:
     assert contents(one.origin) == contents(one.home.cwd) | {
         "two.txt": "the user changed what the session did not"
     }
-    assert not (one.origin / "sub").exists()
+    assert (one.origin / "sub").is_dir()  # as in the copy
     assert not os.access(one.origin / "run", os.X_OK)
     assert one.apply_copy() == Changes((), ())
+
+
+def test_empty_folders_that_were_made_or_removed_come_home(one: OneHome) -> None:
+    for name in ("old/inner", "filled", "stays"):
+        (one.origin / name).mkdir(parents=True)
+    one.open()
+    for name in ("made/deep", "private"):
+        (one.home.cwd / name).mkdir(parents=True)
+    (one.home.cwd / "private").chmod(0o700)
+    shutil.rmtree(one.home.cwd / "old")
+    one.write("filled/new.txt", "work")
+    (one.home.cwd / "sub" / "three.txt").unlink()
+    assert "differ from the original" in one.discard()
+    done = one.apply_copy()
+    assert done == Changes(
+        ("filled/new.txt", "made/deep/", "private/"), ("old/inner/", "sub/three.txt")
+    )
+    folders = {str(path.relative_to(one.origin)) for path in one.origin.rglob("*") if path.is_dir()}
+    assert folders == {"filled", "made", "made/deep", "private", "stays", "sub"}
+    assert (one.origin / "private").stat().st_mode & 0o777 == 0o700
+    assert one.apply_copy() == Changes((), ())
+    assert one.discard() == ""
+
+
+def test_folder_that_the_user_filled_meanwhile_is_kept(one: OneHome) -> None:
+    (one.origin / "old").mkdir()
+    one.open()
+    (one.home.cwd / "old").rmdir()
+    (one.home.cwd / "file").mkdir()
+    one.user_writes("old/mine.txt", "mine")
+    one.user_writes("file", "mine")
+    assert "nothing was changed: file/ changed" in refused(one)
+    (one.origin / "file").unlink()
+    one.apply_copy()
+    assert (one.origin / "old" / "mine.txt").read_text() == "mine"
+    assert (one.origin / "file").is_dir()
 
 
 def test_conflicts_are_named_and_nothing_is_changed(one: OneHome) -> None:
