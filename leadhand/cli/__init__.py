@@ -9,6 +9,8 @@ from pathlib import Path
 
 import click
 
+from leadhand.cli.group import TextGroup
+
 #: Where each command is, in the order in which the help lists them.
 _COMMANDS = {
     "spawn": "leadhand.cli.commands.spawn",
@@ -80,7 +82,7 @@ _COMMANDS = {
 }
 
 
-class _Commands(click.Group):
+class _Commands(TextGroup):
     """Imports a command's module on first use."""
 
     def resolve_command(

@@ -9,6 +9,7 @@ from pydantic import JsonValue
 
 from app.domain.outcomes import Outcome
 from leadhand.functions.arguments import offered_arguments
+from leadhand.models.pipelines import hidden_exit_code
 from workers.agents.ask import agent_named, ask
 from workers.checkers.checker_model import checker_model
 from workers.checkers.rubric_check import by_rubric
@@ -43,7 +44,9 @@ def check(task: BodyTask, cancel: threading.Event) -> Outcome:
 
 def _by_command(task: BodyTask, line: str, timeout_s: float, cancel: threading.Event) -> Outcome:
     result = run(task.command(line, timeout_s=timeout_s), cancel)
-    return command_verdict(result, timeout_s=timeout_s)
+    verdict = command_verdict(result, timeout_s=timeout_s)
+    hidden = hidden_exit_code(line) if task.iteration == 1 else None  # once in a loop
+    return verdict.model_copy(update={"warning": hidden}) if hidden else verdict
 
 
 def _by_agent(

@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from leadhand.cli.render.result_text import work_lines
 from leadhand.cli.render.tables import echo_json
 from leadhand.cli.render.times import local_time, with_local_times
 from leadhand.models.text import plain
-from leadhand.models.views import ENDED
 
 if TYPE_CHECKING:
     from leadhand.models.views import ExplainView, Wait
@@ -39,6 +37,9 @@ def explain_command(*, session: str, as_json: bool) -> int:
 
 def explanation(view: ExplainView) -> Iterator[str]:
     """Formats why a session waits or ended: status, causes, waits, and commands to run next."""
+    from leadhand.cli.render.result_text import work_lines
+    from leadhand.models.views import ENDED
+
     yield f"session {view.session} is {view.status}: {_shown(view.text)}"
     if view.causes:
         yield ""

@@ -141,12 +141,16 @@ def _approve(loaded: Loaded, env: Mapping[str, str], *, yes: bool) -> None:
     from leadhand.cli.approvals import approve, show_whole
     from leadhand.cli.guards.trust import is_trusted
     from leadhand.models.approvals import digest_of
+    from leadhand.models.pipelines import hidden_exit_code
     from leadhand.models.text import plain
 
     for name in loaded.config.names:
         command = loaded.config.gate(name).command
         shown = plain(command) if command else "git status" if name == "docs" else "no command"
         click.echo(f"{name}: {shown}")
+        hidden = hidden_exit_code(command or "")
+        if hidden is not None:
+            click.echo(f"warning: {plain(hidden, most=400)}", err=True)
     if loaded.file is None or is_trusted(loaded, env):
         return
     show_whole({loaded.file: loaded.text})  # the approval is for all commands in it

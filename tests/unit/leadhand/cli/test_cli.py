@@ -11,6 +11,7 @@ import pytest
 from leadhand.cli.commands.answer import answer_command
 from leadhand.cli.exit_codes import worst
 from leadhand.cli.render.result_text import flow_summary
+from leadhand.cli.stacks.command import stack_command
 from leadhand.models.views import ResultView
 from tests.scripted_api import Script
 from tests.unit.leadhand.cli.conftest import HISTORY, Leadhand
@@ -124,6 +125,15 @@ def test_an_answer_may_begin_like_an_option() -> None:
     for text in ("- a bullet", "--force it", "-5", "-"):
         given = answer_command.make_context("answer", ["1a2b3c4d", "ask", text])
         assert given.params["words"] == ("ask", text)
+
+
+def test_texts_that_begin_with_a_dash_keep_their_order_among_arguments() -> None:
+    context = stack_command.make_context("stack", ["start", "- a", "--json", "b", "- c"])
+    _, command, words = stack_command.resolve_command(
+        context, ["start", "- a", "--json", "b", "- c"]
+    )
+    assert command is not None
+    assert words == ["--json", "--", "- a", "b", "- c"]
 
 
 def test_flow_summary_names_the_transcript_command() -> None:

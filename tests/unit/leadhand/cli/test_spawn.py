@@ -23,6 +23,19 @@ def test_spawn_submits_its_options(script: Script, leadhand: Leadhand, elsewhere
     assert document["cwd"] == str(elsewhere)
 
 
+def test_task_may_begin_as_an_item_of_a_list(
+    script: Script, leadhand: Leadhand, elsewhere: Path
+) -> None:
+    text = "- a task\n- another one"
+    for words in (["spawn", text, "--checker", "a"], ["spawn", "--checker", "a", text]):
+        code, _, err = leadhand(*words, "--label", "- a label", "--json")
+        assert code == 0, err
+    assert [one["task"] for one in script.submitted] == [text, text]
+    assert [one["label"] for one in script.submitted] == ["- a label"] * 2
+    code, _, err = leadhand("spawn", "-x", "--checker", "a")
+    assert (code, "No such option" in err) == (1, True)
+
+
 def test_spawn_reads_checkers_as_they_are_written(
     script: Script, leadhand: Leadhand, elsewhere: Path
 ) -> None:
