@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -28,7 +29,7 @@ from leadhand.client.submit.async_submit_calls import AsyncSubmitCalls
 from leadhand.client.submit.here import Here
 from leadhand.client.troubles.report import TroubleReport
 from leadhand.client.work.async_calls import AsyncWorkCalls
-from leadhand.errors import ControlRefused, SessionChanged, SessionStillRuns
+from leadhand.errors import ControlRefused, LeadhandError, SessionChanged, SessionStillRuns
 from leadhand.models.documents import Budget
 from leadhand.models.views import (
     BulkView,
@@ -392,7 +393,8 @@ class AsyncClient(
     async def wait(self, session: str, timeout: float | None = None) -> ResultView:
         """Wait until a session has ended and return its result. Raises WaitTimedOut.
 
-        Meanwhile `say` is called with what blocks the session, such as a full disk.
+        Meanwhile `say` is called with what blocks the session, such as a full disk, and after a
+        few seconds with what it waits for.
         """
         since = time.monotonic()
         while True:
@@ -403,6 +405,9 @@ class AsyncClient(
                     return await self.result(session)
                 except SessionStillRuns:
                     pass  # it was resumed meanwhile
+            if self.troubles.is_due(view, time.monotonic() - since):
+                with suppress(LeadhandError):
+                    self.troubles.note_waits(await self.explain(session))
             pause_s = next_look_s(session, view.status, time.monotonic() - since, timeout)
             await asyncio.sleep(pause_s)
 

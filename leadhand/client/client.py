@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -28,7 +29,7 @@ from leadhand.client.submit.here import Here
 from leadhand.client.submit.submit_calls import SubmitCalls
 from leadhand.client.troubles.report import TroubleReport
 from leadhand.client.work.calls import WorkCalls
-from leadhand.errors import ControlRefused, SessionChanged, SessionStillRuns
+from leadhand.errors import ControlRefused, LeadhandError, SessionChanged, SessionStillRuns
 from leadhand.models.documents import Budget
 from leadhand.models.views import (
     BulkView,
@@ -384,7 +385,8 @@ class Client(
     def wait(self, session: str, timeout: float | None = None) -> ResultView:
         """Wait until a session has ended and return its result. Raises WaitTimedOut.
 
-        Meanwhile `say` is called with what blocks the session, such as a full disk.
+        Meanwhile `say` is called with what blocks the session, such as a full disk, and after a
+        few seconds with what it waits for.
         """
         since = time.monotonic()
         while True:
@@ -395,6 +397,9 @@ class Client(
                     return self.result(session)
                 except SessionStillRuns:
                     pass  # it was resumed meanwhile
+            if self.troubles.is_due(view, time.monotonic() - since):
+                with suppress(LeadhandError):
+                    self.troubles.note_waits(self.explain(session))
             pause_s = next_look_s(session, view.status, time.monotonic() - since, timeout)
             time.sleep(pause_s)
 

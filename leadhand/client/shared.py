@@ -13,10 +13,21 @@ from leadhand.client.paths import session_path
 from leadhand.errors import local_error
 from leadhand.models.patterns import SHARED_NAME, form_of
 from leadhand.models.problems import Kind
+from leadhand.models.views import LockGrant
 
 #: Seconds between two calls of one that waits for a lock: at first, and at most. The API keeps its
 #: place in the line for 10 s.
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.1, 1.0
+
+
+def wait_for_lock(session: str, grant: LockGrant) -> tuple[tuple[str, ...], str]:
+    """Returns what keeps a waiter from a lock: a key that tells it from others, and a sentence."""
+    owner = grant.held_by
+    if owner is None:
+        return (session, grant.name), f"waiting for lock {grant.name!r}; {grant.before} before"
+    at = f" ({owner.address})" if owner.address else ""
+    text = f"waiting for lock {grant.name!r}, held by session {owner.session}{at}"
+    return (session, grant.name, owner.session, owner.address or ""), text
 
 
 def lock_list(session: str) -> Call:

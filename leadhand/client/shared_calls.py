@@ -11,6 +11,7 @@ from leadhand.client import shared
 from leadhand.client.calls import Call
 from leadhand.client.connection import Connection
 from leadhand.client.requests import M, parsed
+from leadhand.client.troubles.report import TroubleReport
 from leadhand.models.views import LockGrant, LockRelease, LockView, Page, ValueHead, ValueView
 
 
@@ -18,6 +19,7 @@ class SharedCalls:
     """Takes named locks, and reads and stores values, of a session's tree."""
 
     _connection: Connection
+    troubles: TroubleReport
 
     def locks(self, session: str) -> list[LockView]:
         """List the named locks of a session's tree that are held or waited for."""
@@ -30,8 +32,10 @@ class SharedCalls:
 
         `wait_s` is None to wait forever. With the token of a body the lock belongs to its attempt,
         otherwise to the session; it is freed with its owner, and `ttl_s` after the last renewal.
-        Raises LockTaken if another one has it, and LockRefused.
+        Raises LockTaken if another one has it, and LockRefused. After a few seconds `say` of the
+        client is called with who has it.
         """
+        since = time.monotonic()
         holder, pause = uuid.uuid4().hex, shared.FIRST_WAIT_S
         end = None if wait_s is None else time.monotonic() + wait_s
         while True:
@@ -40,6 +44,8 @@ class SharedCalls:
             grant = self._ask_shared(LockGrant, call)
             if grant.state == "held":
                 return grant
+            if time.monotonic() - since >= self.troubles.patience_s:
+                self.troubles.note_wait(*shared.wait_for_lock(session, grant))
             left = pause if end is None else max(0.0, end - time.monotonic())
             time.sleep(min(pause, left))
             pause = min(2 * pause, shared.LONGEST_WAIT_S)

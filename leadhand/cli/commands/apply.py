@@ -22,11 +22,10 @@ def apply_command(*, session: str, force: bool, as_json: bool) -> int:
     is changed, and the command says why.
     """
     from leadhand.cli.connect import open_client
-    from leadhand.cli.wait_aloud import wait_aloud
 
     with open_client() as client:
         started = client.apply(session, force=force)
-        ended = wait_aloud(client, started.session)
+        ended = client.wait(started.session)
         found = client.session(session).worktree
     done = ended.status == "completed"
     why = ended.reason.text if ended.reason is not None else f"session {started.session} failed"

@@ -45,7 +45,7 @@ def wait_command(
                 tell(f"waiting for {head_line(view)}")
             with (
                 leaving_running(running),
-                reporting_troubles(client, running, tell),
+                reporting_troubles(client, running, tell, shown=frozenset({"human"})),
                 answering_questions(client, running, as_json=as_json),
             ):
                 results = [client.wait(view.id, timeout_s) for view in views]

@@ -59,9 +59,8 @@ def show_plan_diff(
 
 
 def _end_of(client: Client, session: str) -> ResultView:
-    from leadhand.cli.wait_aloud import wait_aloud
 
-    wait_aloud(client, session)
+    client.wait(session)
     return client.result(session)
 
 

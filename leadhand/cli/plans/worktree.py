@@ -115,12 +115,10 @@ def clean_folders(
     client: Client, session: str, tasks: tuple[str, ...], *, force: bool
 ) -> CleaningView:
     """Starts the removal of folders, waits for it, and returns what happened to each."""
-    from leadhand.cli.wait_aloud import wait_aloud
-
     started = client.clean_worktrees(session, tasks, force=force)
     if started.session is None:
         return started
-    ended = wait_aloud(client, started.session)
+    ended = client.wait(started.session)
     why = (
         ended.reason.text
         if ended.reason is not None

@@ -1,11 +1,18 @@
-"""Reports each trouble that keeps sessions waiting once, such as a full disk."""
+"""Reports, each once, the troubles that keep sessions waiting, and for what one waits."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Hashable, Iterable, Sequence
 
 from leadhand.models.text import plain
+from leadhand.models.views import ExplainView, SessionView, Wait
+
+#: Waits of one session that are reported at once.
+_MOST = 3
+#: Seconds between two questions why a session waits.
+_AGAIN_S = 5.0
 
 
 class TroubleReport:
@@ -24,6 +31,13 @@ class TroubleReport:
         #: The troubles of each session that has some. Threads may share a client.
         self._known: dict[str, frozenset[str]] = {}
         self._lock = threading.Lock()
+        #: Seconds without an end after which a wait is reported.
+        self.patience_s = 3.0
+        #: Words of `Wait.why` that the caller shows in another way.
+        self.shown: frozenset[str] = frozenset()
+        #: When each session was last explained, and its last change then.
+        self._explained: dict[str, tuple[float, str | None]] = {}
+        self._reported: set[Hashable] = set()
 
     @property
     def is_heard(self) -> bool:
@@ -42,3 +56,35 @@ class TroubleReport:
         for trouble in dict.fromkeys(troubles):
             if trouble not in known:
                 self._say(plain(trouble, most=400))
+
+    def is_due(self, view: SessionView, waited_s: float) -> bool:
+        """Whether to ask for what a session waits: after a few seconds, then after a change."""
+        if self._say is None or view.ended or waited_s < self.patience_s:
+            return False
+        now = time.monotonic()
+        with self._lock:
+            at, change = self._explained.get(view.id, (now - _AGAIN_S, None))
+            if now < at + _AGAIN_S or view.updated_at == change:
+                return False
+            self._explained[view.id] = now, view.updated_at
+        return True
+
+    def note_waits(self, view: ExplainView) -> None:
+        """Call `say` with each wait of a session, unless it is known or shown already."""
+        hidden = self.shown | {"trouble"}  # those are noted by themselves
+        for wait in [one for one in view.waits if one.why not in hidden][:_MOST]:
+            parts = (f"waiting for session {view.session}", wait.label or wait.address, wait.text)
+            self.note_wait((view.session, *_key(wait)), ": ".join(filter(None, parts)))
+
+    def note_wait(self, key: Hashable, text: str) -> None:
+        """Call `say` with a wait that is not known by this key."""
+        with self._lock:
+            is_new = key not in self._reported
+            self._reported.add(key)
+        if is_new and self._say is not None:
+            self._say(plain(text, most=400))
+
+
+def _key(wait: Wait) -> Iterable[Hashable]:
+    """What tells a wait from others: not its text, which has times."""
+    return wait.address, wait.why, wait.lock, wait.child, *wait.holders

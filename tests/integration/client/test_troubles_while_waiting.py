@@ -9,14 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from leadhand.cli import wait_aloud
 from leadhand.client.async_client import AsyncClient
 from leadhand.client.client import Client
 from leadhand.client.troubles import watch
 from leadhand.client.troubles.watch import reporting_troubles
+from leadhand.models.views import ExplainView, Wait
 from tests.http_world import LOOP, TOKEN, Served, served
-from tests.session_driving import add_worker, end
-from tests.waiting import wait_until
+from tests.session_driving import add_worker, end, expire_worker
 
 FULL = "cannot write to '/spill': its disk is full; make room there"
 SAID = [f"worker full: {FULL}"]
@@ -90,23 +89,61 @@ def test_command_that_waits_says_a_trouble_once(
     assert said == SAID
 
 
-def test_command_that_applies_work_says_what_it_waits_for(
-    api: Served,
-    session: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setattr(wait_aloud, "_LOOK_S", 0.2)
-    with Client(api.url, TOKEN) as client, ThreadPoolExecutor() as pool:
-        waits = pool.submit(wait_aloud.wait_aloud, client, session)
-        said = ""
+@pytest.fixture
+def waiting(api: Served) -> str:
+    """A session whose program no worker knows."""
+    expire_worker(api.engine, "full")
+    add_worker(api.engine, "old")
+    with Client(api.url, TOKEN) as client:
+        return client.submit({**LOOP, "place": "local"}).id
 
-        def says() -> bool:
-            nonlocal said
-            said += capsys.readouterr().err
-            return f"leadhand: session {session} waits: " in said
 
-        wait_until(says)
-        end(api.engine, session)
+def test_wait_says_once_for_what_it_waits(api: Served, waiting: str) -> None:
+    said = Said()
+    with Client(api.url, TOKEN, say=said) as client, ThreadPoolExecutor() as pool:
+        client.troubles.patience_s = 0
+        waits = pool.submit(client.wait, waiting, 20)
+        assert said.something.wait(10)
+        end(api.engine, waiting)
         assert waits.result(timeout=20).verdict == "accept"
-    assert FULL in said
+    assert len(said) == len(set(said)) == 2
+    assert said[0].startswith(f"waiting for session {waiting}: its program needs workers")
+
+
+def test_command_that_shows_events_says_only_what_these_do_not_have(
+    api: Served, waiting: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "EVERY_S", 0.05)
+    said = Said()
+    with Client(api.url, TOKEN, say=said) as client:
+        client.troubles.patience_s = 0
+        with reporting_troubles(client, [waiting], said):
+            assert said.something.wait(10)
+    assert said[0].startswith(f"waiting for session {waiting}: its program needs workers")
+    running = ExplainView(session=waiting, status="active", text="", waits=[RUNS])
+    client.troubles.note_waits(running)
+    assert not any("running" in text for text in said)
+    client.troubles.shown = frozenset()
+    client.troubles.note_waits(running)
+    assert said[-1] == f"waiting for session {waiting}: do: attempt 1 is running"
+    end(api.engine, waiting)
+
+
+RUNS = Wait(address="loop~1[1]/do", label="do", why="running", text="attempt 1 is running")
+
+
+def test_one_that_waits_for_a_lock_is_shown_who_holds_it(api: Served, waiting: str) -> None:
+    said = Said()
+    with (
+        Client(api.url, TOKEN) as first,
+        Client(api.url, TOKEN, say=said) as second,
+        ThreadPoolExecutor() as pool,
+    ):
+        second.troubles.patience_s = 0
+        held = first.acquire_lock(waiting, "schema")
+        waits = pool.submit(second.acquire_lock, waiting, "schema", wait_s=20)
+        assert said.something.wait(10)
+        first.release_lock(waiting, held)
+        assert waits.result(timeout=20).state == "held"
+    assert said == [f"waiting for lock 'schema', held by session {waiting}"]
+    end(api.engine, waiting)
