@@ -8,6 +8,7 @@ from flask import Blueprint, Response
 
 from api import requests
 from api.auth import current_caller, current_owner, current_visitor
+from api.folder import folder_of_command
 from api.requests import NoQuery
 from api.responses import answer
 from app.engine import Engine
@@ -67,7 +68,8 @@ def _guarded(agent: str) -> Guarded:
     if not re.fullmatch(AGENT_SESSION, agent):
         raise InvalidDocument("agent", agent[:200], f"give {form_of(AGENT_SESSION)}")
     caller = current_caller()
-    return Guarded(agent, None if caller is None else caller.session, current_owner())
+    inside = None if caller is None else caller.session
+    return Guarded(agent, inside, current_owner(), folder_of_command())
 
 
 def blueprint(engine: Engine) -> Blueprint:

@@ -44,6 +44,7 @@ from typing import ClassVar
 
 from app.store_differences import DIFFERENCES, StoreState
 from leadhand.models.problems import Kind
+from leadhand.models.suggestions import nearest
 
 
 class LeadhandError(Exception):
@@ -174,19 +175,36 @@ class PositionRefused(InvalidDocument):
     """A session cannot be resumed from this point."""
 
 
+#: Names of flows in an error; the others are counted.
+_FLOWS_NAMED = 10
+
+
 class FlowUnknown(LeadhandError):
     """No file of the catalog has this name."""
 
     kind = Kind.FLOW_UNKNOWN
 
-    def __init__(self, name: str, folders: tuple[str, ...]) -> None:
-        super().__init__(name, folders)
+    def __init__(self, name: str, folders: tuple[str, ...], known: Sequence[str] = ()) -> None:
+        super().__init__(name, folders, known)
         self.name = name
         self.folders = folders
+        self.known = known
 
     def __str__(self) -> str:
-        where = "`leadhand flows` lists the flows" if self.folders else "set LEADHAND_FLOWS"
-        return f"flow {self.name!r} is not found; {where}"
+        return f"flow {self.name!r} {self.why}"
+
+    @property
+    def why(self) -> str:
+        """Return where it was searched, and the flows that are there."""
+        if not self.folders:
+            return f"is not found; save it as flows/{self.name}.json, or set LEADHAND_FLOWS"
+        where = f"is not found in {' or '.join(self.folders)}"
+        if not self.known:
+            return f"{where}: no flow is there"
+        more = len(self.known) - _FLOWS_NAMED
+        named = ", ".join(self.known[:_FLOWS_NAMED]) + (f" and {more} more" if more > 0 else "")
+        near = nearest(self.name, self.known)
+        return f"{where}; " + (f"did you mean {near!r}? " if near else "") + f"there is: {named}"
 
 
 class FlowDisabled(LeadhandError):

@@ -196,7 +196,8 @@ class Catalog:
         for file in found:
             if file.exists() or file.is_symlink():
                 return file
-        raise FlowUnknown(name, tuple(str(folder) for folder in self.folders))
+        known = sorted({file.stem for folder in folders for file in _files(folder)})
+        raise FlowUnknown(name, tuple(str(folder) for folder in folders), known)
 
 
 class _Collector:
@@ -281,9 +282,8 @@ class _Collector:
     def _read(self, name: str, at: str, folder: Path | None) -> tuple[FlowDefinition, Path]:
         try:
             return self._catalog.definition(name, folder)
-        except FlowUnknown:
-            hint = "there is no such flow; `leadhand flows` lists the flows"
-            raise InvalidDocument(at, name, hint) from None
+        except FlowUnknown as error:
+            raise InvalidDocument(at, name, f"it {error.why}") from None
         except FlowInvalid as error:
             raise InvalidDocument(at, name, f"it is disabled: {error}") from None
 

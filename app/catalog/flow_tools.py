@@ -116,8 +116,8 @@ def _flow(field: str, tool: str, catalog: Catalog) -> FlowDocument | InvalidDocu
     name = tool.removeprefix(FLOW)
     try:
         return catalog.document(name)
-    except FlowUnknown:
-        hint = "there is no such flow; `leadhand flows` lists the flows"
+    except FlowUnknown as error:
+        hint = f"it {error.why}"
     except FlowDisabled as error:
         hint = f"it cannot be used: {error}"
     return InvalidDocument(field, tool, hint)

@@ -25,6 +25,7 @@ from app.domain.program import (
 from app.domain.references import literal
 from app.errors import InvalidDocument
 from leadhand.models.plans import PlanDocument, PlannedTask, check_checkers
+from leadhand.models.text import headline
 
 #: How often the team lead is asked again after an answer that is not a list of tasks.
 DRAFT_RETRIES = 2
@@ -61,7 +62,8 @@ def compile_plan(document: PlanDocument) -> Program:
     version = WITH_REPLANS if document.on_task_failure == "replan" else version
     # An older worker leaves the target out, and would merge into the plan's own branch.
     version = WITH_TARGETS if merges(document) and document.target else version
-    return Program(schema_version=version, name=document.label or "plan", body=tuple(nodes))
+    name = document.label or headline(document.request) or "plan"
+    return Program(schema_version=version, name=name, body=tuple(nodes))
 
 
 def _survey(document: PlanDocument) -> Step:

@@ -54,11 +54,11 @@ class DefinitionFiles:
         )
 
     def flows_of(self, folder: str | None) -> Path | None:
-        """Returns the path of the folder with the flow files that apply in a folder, or None."""
+        """Returns the folder of the flow files that apply in a folder, which need not exist."""
         if "flows" not in self._kinds or not folder:
             return None
         found = folder_with_definitions(Path(folder), self._home)
-        return None if found is None else found / FLOWS
+        return (found or Path(folder)) / FLOWS
 
     def why_no_commands(self, flows: Path) -> str | None:
         """Returns why flows of this folder may not have commands without exec:free; or None."""

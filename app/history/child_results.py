@@ -1,4 +1,4 @@
-"""The result of a flow, loop or workflow that a step of a graph calls."""
+"""The result of a flow, and of a loop or workflow that a step of a graph calls."""
 
 from __future__ import annotations
 
@@ -54,6 +54,26 @@ def result_of_flow(store: Store, ref: SessionRef, program: Program) -> FlowResul
         if found.value or isinstance(found.value, list):
             return found
     return FlowResult()
+
+
+def text_of_flow(store: Store, ref: SessionRef, program: Program) -> str:
+    """Returns the text of a flow's last step that has one; decisions are no results."""
+    known = Snapshot(store, ref)
+    for node in reversed(program.body):
+        run = known.run(node.id)
+        if isinstance(node, Loop):
+            text: JsonValue = newest_text(program, f"{node.id}~{run}", known)
+        elif node.for_each is not None:
+            found = _list_of(store, ref, program, node.id)
+            text = json.dumps(found) if isinstance(found, list) else found
+        elif node.action in (Action.WORKSPACE, Action.DECIDE):
+            continue
+        else:
+            outcome = known.outcome(f"{node.id}~{run}" if run > 1 else node.id)
+            text = outcome.get("text") if outcome.get("word") == "succeeded" else None
+        if text:
+            return str(text)
+    return ""
 
 
 def _result_of_step(step: Step, outcome: Mapping[str, JsonValue]) -> FlowResult:

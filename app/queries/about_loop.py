@@ -9,7 +9,7 @@ from pydantic import JsonValue
 from app.domain.program import Action, Loop, Program, Step
 from app.domain.references import substitute
 from app.redaction import redact_command, without_keys
-from leadhand.models.text import plain
+from leadhand.models.text import headline, plain
 
 #: Maximum characters of a task's first line and of a doer.
 _TASK, _DOER = 200, 200
@@ -44,9 +44,7 @@ def about_loop(kind: str, program: Program | None) -> AboutLoop:
 
 def _first_line(task: JsonValue) -> str | None:
     text = substitute(task, lambda _: None)
-    lines = text.splitlines() if isinstance(text, str) else []
-    first = next((line for line in lines if line.strip()), "")
-    return plain(without_keys(first.lstrip("# ")), most=_TASK) or None
+    return headline(without_keys(text), most=_TASK) or None if isinstance(text, str) else None
 
 
 def _doer(doer: JsonValue) -> str:

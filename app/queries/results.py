@@ -12,8 +12,8 @@ from app.queries.presenters import counters, made_by_fork, own_folder_view
 from app.redaction import without_keys
 from leadhand.models.views import BestIteration, LedgerEntry, Missing, PhaseView, ResultView
 
-#: The name of the text of a plan's tasks among those of the loops; no loop is named so.
-EXECUTED = ""
+#: The name of the text of a plan or flow among those of the loops; no loop is named so.
+WHOLE = ""
 LoopVerdict = Literal["accept", "terminate", "max_iterations", "exit"]
 
 
@@ -51,7 +51,7 @@ def result_of(
         iterations=len(ledger) - copied,
         copied_iterations=copied,
         history=list(ledger),
-        result_text=texts.get(EXECUTED, last.result_text if last else ""),
+        result_text=texts.get(WHOLE, last.result_text if last else ""),
         exit_reason=_exit_text(reason),
         reason=reason_view(reason),
         warnings=warnings,

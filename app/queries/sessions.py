@@ -18,6 +18,7 @@ from app.domain.records import TurnRecord
 from app.domain.states import ENDED, SessionStatus
 from app.errors import ProgramNewer, SessionStillRuns, SessionUnknown
 from app.fleet.troubles import Troubles, troubles_at
+from app.history.child_results import text_of_flow
 from app.history.completion import step_is_done, turn_is_done
 from app.history.flow_result import newest_text
 from app.history.lineage import result_of_turn
@@ -44,7 +45,7 @@ from app.queries.presenters import (
 )
 from app.queries.progress.notes import Notes
 from app.queries.progress.view import progress_of
-from app.queries.results import EXECUTED, result_of
+from app.queries.results import WHOLE, result_of
 from app.queries.shared import exported_values
 from app.queries.shown_status import shown_status, status_of
 from app.queries.step_list import steps_page
@@ -137,6 +138,8 @@ class Queries:
             for line in self._store.lines(ref, "ledger", 0, -1)
         ]
         texts = self._texts_of_loops(ref, program, turns)
+        if fields["kind"] == "flow":
+            texts[WHOLE] = text_of_flow(self._store, ref, program)
         warnings = self._store.lines(ref, "warnings", 0, -1)
         reason = reason_of(fields)
         nearest = partial(nearest_of, known=Snapshot(self._store, ref))
@@ -403,7 +406,7 @@ class Queries:
                 elif at is not None:
                     found[node.id] = str(known.outcome(at).get("text", ""))
             elif isinstance(node, Step) and node.action is Action.PLAN:
-                found[EXECUTED] = str(known.outcome(node.id).get("text", ""))
+                found[WHOLE] = str(known.outcome(node.id).get("text", ""))
         return found
 
     def _runs(self, ref: SessionRef, program: Program) -> dict[str, int]:

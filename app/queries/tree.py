@@ -101,7 +101,7 @@ class Trees:
             detached_from=fields.get("detached_from"),
             depth=depth_of(fields),
             kind=fields["kind"],
-            title=fields.get("label") or about.task or fields["name"],
+            title=fields.get("title") or fields.get("label") or about.task or fields["name"],
             status=shown_status(self._store, ref, fields),
             phase=phases.view(ref, fields),
             reason=reason_view(reason_of(fields)),

@@ -82,6 +82,26 @@ _COMMANDS = {
 }
 
 
+#: What `leadhand` alone prints: the whole list has more than sixty commands.
+_SHORT_HELP = """\
+Leadhand runs agent work in loops, judges it, and records every iteration.
+
+  leadhand spawn TASK --doer COMMAND --checker COMMAND   run a loop until the work is accepted
+  leadhand workflow FILE      run the phases of a Python file
+  leadhand flow run NAME      run flows/NAME.json
+  leadhand graph run FILE     run a graph of steps that call tools
+  leadhand plan new REQUEST   have a request divided into tasks
+
+  leadhand ls                 list the sessions of this folder
+  leadhand show ID            show a session's steps, verdicts and feedback
+  leadhand explain ID         show why it waits or why it ended, and what to do next
+  leadhand ui                 open the dashboard
+  leadhand doctor             check the setup
+
+leadhand --help lists all commands, leadhand COMMAND --help the options of one.
+"""
+
+
 class _Commands(TextGroup):
     """Imports a command's module on first use."""
 
@@ -113,6 +133,7 @@ class _Commands(TextGroup):
 
 @click.group(
     cls=_Commands,
+    invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Exit codes: 0 done; 1 invalid input or internal error; 2 stopped, exited or aborted; "
     "3 failed: not accepted within its limits.",
@@ -121,7 +142,8 @@ class _Commands(TextGroup):
 @click.option(
     "--home", metavar="DIR", type=click.Path(path_type=Path), help="The state folder to use."
 )
-def cli(home: Path | None) -> None:
+@click.pass_context
+def cli(context: click.Context, home: Path | None) -> None:
     """Run agent work in loops on a fleet, judge it, and record every iteration.
 
     Without LEADHAND_URL, commands use your own services: one set for all folders, which start on
@@ -132,6 +154,8 @@ def cli(home: Path | None) -> None:
         from leadhand.settings import use_home
 
         use_home(home)
+    if context.invoked_subcommand is None:
+        click.echo(_SHORT_HELP, nl=False)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -34,6 +34,9 @@ def _run(command: click.Command, arguments: Sequence[str]) -> int:
         return FAULT
     except (KeyboardInterrupt, click.Abort):
         return HALTED
+    except click.exceptions.NoArgsIsHelpError as error:  # a group of commands alone
+        click.echo(error.message)
+        return 0
     except Exception as error:  # noqa: BLE001 - the edge: every error becomes a sentence
         _show(error, innermost(command, arguments))
         return FAULT

@@ -91,6 +91,16 @@ def plain(value: object, *, most: int = 160) -> str:
     return text if len(text) <= most else text[: most - 1].rstrip() + "…"
 
 
+def headline(text: str, *, most: int = 200) -> str:
+    r"""Returns the first line of a text that has words, without the sign of a heading.
+
+    >>> headline("\n# Add a login page\nWith tests."), headline("")
+    ('Add a login page', '')
+    """
+    first = next((line for line in text.splitlines() if line.strip()), "")
+    return plain(first.lstrip("# "), most=most)
+
+
 def plain_ends(value: object, *, most: int = 160) -> str:
     r"""Formats a value as one bounded line that keeps the beginning and the end.
 

@@ -48,7 +48,7 @@ ERRORS: dict[str, Exception] = {
     ),
     "parent rests": errors.ParentRests({"session": "0000000a"}),
     "position refused": errors.PositionRefused("after", "x", "it names no step"),
-    "flow unknown": errors.FlowUnknown("review", ("/flows",)),
+    "flow unknown": errors.FlowUnknown("review", ("/flows",), ["nested", "reviews"]),
     "flow unknown without folders": errors.FlowUnknown("review", ()),
     "flow disabled": errors.FlowDisabled("review", "steps.0: no such step"),
     "answer unwanted": errors.AnswerUnwanted("0000000a", "no step waits"),

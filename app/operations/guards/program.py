@@ -39,6 +39,8 @@ class Guarded(NamedTuple):
     inside: str | None = None
     #: The token that asked for it.
     owner: Owner | None = None
+    #: The guarded folder, in which its session is listed.
+    folder: str = ""
 
     @property
     def about(self) -> About:
@@ -46,6 +48,7 @@ class Guarded(NamedTuple):
         return About(
             kind="guard",
             name=self.agent_session,
+            listed_in=self.folder,
             label=inside_label(self.inside),
             budget=Budget(wall_s=_WALL_S),
             # The label of a user has no NUL.

@@ -45,7 +45,9 @@ _WHY = Column("WHY", least=12)
     help="Only those of this status, such as active; may be given several times.",
 )  # fmt: skip
 @click.option(
-    "--kind", metavar="WORD", help="Only those of this kind: loop, workflow, flow, graph or plan."
+    "--kind",
+    metavar="WORD",
+    help="Only those of this kind: loop, workflow, flow, graph, plan or guard.",
 )
 @click.option("--name", metavar="TEXT", help="Only those of this flow or workflow.")
 @click.option("--label", metavar="TEXT", help="Only those with this label.")

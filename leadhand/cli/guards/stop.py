@@ -155,10 +155,12 @@ class _Stop:
             fields | {k: v for k, v in more.items() if v is not None}
         )
         from leadhand.client.client import Client
+        from leadhand.client.submit.here import Here
 
         timeout_s, patience_s = call_times(self._until - time.monotonic())
         url, token = self._services
-        with Client(url, token, timeout_s=timeout_s, patience_s=patience_s) as client:
+        here = Here(folder=loaded.folder.resolve())
+        with Client(url, token, timeout_s=timeout_s, patience_s=patience_s, here=here) as client:
             return client.report_stop(self._event.agent_session, report)
 
 

@@ -107,6 +107,8 @@ def flow_summary(result: ResultView) -> Iterator[str]:
     head = f"session {result.session_id}: {result.status}{_usage(result)}"
     yield f"{head}: {why}" if why else head
     yield from _warnings(result)
+    if result.kind == "flow":
+        yield from list(block(result.result_text, indent="  "))[-_MOST_LINES:]
     yield from _nearest(result)
     yield from next_steps(result)
 

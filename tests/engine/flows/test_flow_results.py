@@ -80,3 +80,25 @@ def test_a_loop_that_a_break_ended_lacks_nothing(world: World) -> None:
 def test_a_loop_without_a_break_has_nothing_to_say_of_it(world: World) -> None:
     found = run(world, flow(loop(llm(), maxIterations=2)), {})
     assert (found.verdict, found.best_iteration) == ("max_iterations", None)
+
+
+def test_a_flow_ends_with_the_text_of_its_last_step(world: World) -> None:
+    steps = (loop(llm(), ask(), maxIterations=2), llm())
+    found = run(world, flow(*steps), {"loop1~1[1]/break2": YES})
+    assert (found.status, found.result_text) == ("completed", "said at llm2")
+    assert "  said at llm2" in flow_summary(found)
+    without_loop = run(world, flow(llm(), llm()), {})
+    assert without_loop.result_text == "said at llm2"
+
+
+def test_a_flow_that_ends_with_a_loop_has_its_newest_text(world: World) -> None:
+    found = run(world, flow(llm(), loop(llm(), ask())), {"loop2~1[1]/break2": YES})
+    assert found.result_text == "said at loop2~1[1]/llm1"
+
+
+def test_neither_a_decision_nor_a_failed_step_is_the_text_of_a_flow(world: World) -> None:
+    decided = flow(llm(), ask("if", then=[llm()]))
+    found = run(world, decided, {"if2": NO})
+    assert (found.status, found.result_text) == ("completed", "said at llm1")
+    failed = run(world, flow(llm(), llm()), {"llm2": FAILED})
+    assert (failed.status, failed.result_text) == ("failed", "said at llm1")

@@ -332,3 +332,14 @@ def test_each_change_of_the_plan_is_one_version_with_one_event(bench: Bench) -> 
     plan.fail("b")
     versions = [fields["version"] for _, fields in world.told(plan.ref, "plan.changed")]  # type: ignore[call-overload,index]
     assert versions == list(range(1, plan.view.version + 1))
+
+
+def test_a_plan_is_named_by_its_request_in_every_list(bench: Bench) -> None:
+    world, request = World.of(bench), "# Add a login page\nWith tests."
+    plan = PlanWorld(world, [{"id": "a"}], request=request, refine=True)
+    plan.draft("drafting~1[1]/decompose")
+    queries = world.engine.queries
+    assert queries.session(plan.id).title == "Add a login page"
+    assert [one.title for one in world.engine.trees.tree(plan.id).items] == ["Add a login page"]
+    [question] = world.engine.questions.page(limit=9, cursor=None).items
+    assert question.name == "Add a login page"

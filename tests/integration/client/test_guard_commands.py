@@ -269,6 +269,17 @@ def test_counters_are_reset_for_one_agent(agent: Agent, leadhand: Leadhand) -> N
     assert (unknown.code, "no guard matches" in unknown.err) == (1, True)
 
 
+def test_a_guard_is_listed_in_the_folder_that_it_guards(
+    api: Served, agent: Agent, leadhand: Leadhand, tmp_path: Path
+) -> None:
+    agent.guard("[guard.gates.build]\ncommand = 'exit 1'\n")
+    agent.stop()
+    here = leadhand("ls", "--kind", "guard", "--folder", str(agent.folder)).out
+    assert guard_of(api, agent).guard in here
+    elsewhere = tmp_path / "elsewhere"
+    assert "no sessions" in leadhand("ls", "--kind", "guard", "--folder", str(elsewhere)).out
+
+
 def test_input_that_is_no_hooks_is_refused_in_one_sentence(leadhand: Leadhand) -> None:
     for text in ("", "[]", "no", '{"session_id": "a b"}'):
         refused = leadhand("hook", "stop", stdin=text)

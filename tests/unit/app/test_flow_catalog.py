@@ -37,8 +37,19 @@ def command(name: str) -> dict[str, Any]:
 
 def test_no_folder_means_no_flows(tmp_path: Path) -> None:
     assert Catalog((tmp_path / "absent",)).flows() == []
-    with pytest.raises(FlowUnknown):
+    with pytest.raises(FlowUnknown, match=r"save it as flows/x\.json, or set LEADHAND_FLOWS"):
         Catalog(()).flow("x")
+    with pytest.raises(FlowUnknown, match=r"'x' is not found in .*/absent: no flow is there"):
+        Catalog((tmp_path / "absent",)).flow("x")
+
+
+def test_an_unknown_flow_says_where_it_was_searched_and_what_is_there(folder: Path) -> None:
+    for number in range(11):
+        write(folder, f"flow-{number:02}", llm())
+    with pytest.raises(FlowUnknown) as refused:
+        Catalog((folder,)).document("nope")
+    assert str(folder) in str(refused.value)
+    assert str(refused.value).endswith("flow-08, flow-09 and 1 more")
 
 
 def test_a_broken_file_is_listed_as_disabled_and_disturbs_no_other(folder: Path) -> None:
@@ -140,7 +151,7 @@ def test_the_hash_tells_of_the_budget(folder: Path) -> None:
 def test_what_a_flow_needs_and_is_not_there_disables_it(folder: Path) -> None:
     catalog = Catalog((folder,))
     write(folder, "outer", llm(), runs("inner"))
-    assert "steps[1].flowNames: 'inner': there is no such flow" in str(catalog.flow("outer").error)
+    assert "steps[1].flowNames: 'inner': it is not found in" in str(catalog.flow("outer").error)
     write(folder, "inner", command("c"))
     assert "inner: steps[0].commandName: 'c'" in str(catalog.flow("outer").error)
     (folder.parent / "commands/c.json").write_text("{}")

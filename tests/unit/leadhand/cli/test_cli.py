@@ -44,6 +44,19 @@ def test_each_command_explains_itself(leadhand: Leadhand, command: str) -> None:
     assert f"leadhand {command}" in out
 
 
+def test_leadhand_alone_prints_a_short_help(leadhand: Leadhand) -> None:
+    code, out, err = leadhand()
+    assert (code, err) == (0, "")
+    assert "leadhand spawn TASK" in out
+    assert len(out.splitlines()) < 20
+
+
+def test_a_group_of_commands_alone_prints_its_help(leadhand: Leadhand) -> None:
+    code, out, err = leadhand("plan")
+    assert (code, err) == (0, "")
+    assert out.startswith("Usage: leadhand plan")
+
+
 def test_help_lists_all_commands_whole(leadhand: Leadhand) -> None:
     code, out, _ = leadhand("--help")
     assert code == 0
