@@ -49,7 +49,7 @@ def explanation(view: ExplainView) -> Iterator[str]:
         yield f"{'  ' * depth}{'because ' if depth else 'why: '}{cause.code}{at}{text}"
     if view.waits:
         yield ""
-    yield from wait_lines(view.waits)
+    yield from _waits(view.waits)
     if view.status in ENDED:
         yield from work_lines(view.session, view.status, view.worktree)
     if view.next:
@@ -62,7 +62,7 @@ def explanation(view: ExplainView) -> Iterator[str]:
             yield f"    {plain(whys[command], most=200)}"
 
 
-def wait_lines(waits: list[Wait], indent: str = "") -> Iterator[str]:
+def _waits(waits: list[Wait], indent: str = "") -> Iterator[str]:
     """Formats what each step of a session waits for, and beneath it those of its child session."""
     for wait in waits:
         what = plain(wait.address or wait.session)
@@ -70,7 +70,7 @@ def wait_lines(waits: list[Wait], indent: str = "") -> Iterator[str]:
         is_in_text = f"since {wait.since}" in wait.text
         since = f" since {local_time(wait.since)}" if wait.since and not is_in_text else ""
         yield f"{indent}{what}{label}  {wait.why}{since}: {_shown(wait.text)}"
-        yield from wait_lines(wait.beneath, indent + "  ")
+        yield from _waits(wait.beneath, indent + "  ")
 
 
 def _shown(text: str) -> str:

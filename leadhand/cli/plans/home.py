@@ -59,9 +59,7 @@ def show_plan_diff(
 
 
 def _end_of(client: Client, session: str) -> ResultView:
-
-    client.wait(session)
-    return client.result(session)
+    return client.wait(session)
 
 
 def _why_not(result: ResultView) -> str:
