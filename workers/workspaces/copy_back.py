@@ -25,7 +25,7 @@ from workers.workspaces.git import WorkspaceRefused
 _SHOWN = 10
 _DRAFT = ".leadhand-draft-"
 _BLOCK = 1 << 20
-#: The end of a folder's name, and what stands for its digest.
+#: The end of a folder's name, and the text in place of its digest.
 _SLASH, _FOLDER = "/", "folder"
 
 
