@@ -71,8 +71,8 @@ class GitLocked(WorkspaceRefused):
             super().__init__(f"{what}; wait until it has ended, and try again")
         else:
             super().__init__(
-                f"another git is at work, or was killed and left {str(lock)!r}: make sure that no"
-                " git runs in this repository (such as one with an editor open), remove the file"
+                "another git is at work, or was killed and left its lock: make sure that no git"
+                " runs in this repository (such as one with an editor open), remove the lock"
                 f" (rm {shlex.quote(str(lock))}), and try again"
             )
 
