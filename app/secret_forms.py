@@ -116,6 +116,49 @@ FORMS = (
         rf"\1{MARK}\2",
     ),
     SecretForm(
+        "Discord token",
+        re.compile(r"\b[MNO][A-Za-z0-9_-]{22,27}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,60}"),
+        (".",),
+    ),
+    SecretForm(  # The number of the bot is before the colon, and a port is no such number.
+        "Telegram bot",
+        re.compile(r"((?<![A-Za-z0-9])(?:bot)?[0-9]{8,10}:)AA[A-Za-z0-9_-]{32,}"),
+        (":AA",),
+        rf"\1{MARK}",
+    ),
+    SecretForm(
+        "Azure account key",
+        re.compile(
+            r"(?i)(\b(?:account|sharedaccess)key[\"']?\s{0,4}[=:]\s{0,4}[\"']?)"
+            r"[A-Za-z0-9+/]{20,200}={0,2}"
+        ),
+        ("accountkey", "sharedaccesskey"),
+        rf"\1{MARK}",
+        ignores_case=True,
+    ),
+    SecretForm(
+        "user and password of curl",
+        re.compile(
+            r"(\bcurl\b[^\n;|&]{0,300}?\s(?:-[A-Za-z]{0,8}u ?|--(?:proxy-)?user[ =])[\"']?"
+            r"[^\s:\"']{1,100}:)(?!//)[^\s\"']{1,200}"
+        ),
+        ("curl",),
+        rf"\1{MARK}",
+    ),
+    SecretForm(  # Of the dashboard; the part behind the # is valid for a minute.
+        "sign-in link",
+        re.compile(r"(/ui/sign-in#)[A-Za-z0-9_-]{16,}"),
+        ("/ui/sign-in#",),
+        rf"\1{MARK}",
+    ),
+    SecretForm(
+        "proof key of the services",
+        re.compile(r"(?i)(proof_key[\"']?\s{0,4}[=:]\s{0,4}[\"']?)[0-9a-f]{16,128}"),
+        ("proof_key",),
+        rf"\1{MARK}",
+        ignores_case=True,
+    ),
+    SecretForm(
         "authorization header",
         re.compile(
             r"(?i)(\bauthorization[\"']?\s{0,4}[:=]\s{0,4}[\"']?(?:basic|bearer|token)\s{1,4})"
@@ -144,11 +187,18 @@ FORMS = (
         re.compile(
             r"""(?x)
             \b(?:sk|pk|rk)-(?=[A-Za-z_-]{0,100}[0-9])[A-Za-z0-9_-]{16,}  # OpenAI, Anthropic
+            | \b(?:sk|pk|rk)-(?:[a-z0-9]{1,12}-){0,3}[A-Za-z]{24,}       # letters only
             | \b(?:sk|pk|rk)_(?:live|test)_[A-Za-z0-9]{8,} | \bwhsec_[A-Za-z0-9+/=]{16,}  # Stripe
             | \bgh[pousr]_[A-Za-z0-9]{16,} | \bgithub_pat_[A-Za-z0-9_]{16,}
             | \bgl(?:pat|dt|ptt|rt|oas|cbt|ft|soat|agent|imt)-[A-Za-z0-9_.-]{16,}         # GitLab
             | \bxox[abeprs]-[A-Za-z0-9-]{8,} | \bxapp-[A-Za-z0-9-]{8,}                    # Slack
-            | \bAIza[A-Za-z0-9_-]{30,}                          # Google
+            | \bAIza[A-Za-z0-9_-]{30,} | \bya29\.[A-Za-z0-9_-]{20,}            # Google
+            | \bdop_v1_[0-9a-f]{32,} | \bpypi-[A-Za-z0-9_-]{32,}               # DigitalOcean, PyPI
+            | \bSG\.[A-Za-z0-9_-]{16,64}\.[A-Za-z0-9_-]{16,}                   # SendGrid
+            | \bhv[sbr]\.[A-Za-z0-9_-]{20,}                     # HashiCorp Vault
+            | \bdp\.(?:pt|st|ct|sa|scim|audit)\.[A-Za-z0-9._-]{20,}             # Doppler
+            | \blin_(?:api|oauth)_[A-Za-z0-9]{20,}                # Linear
+            | \bAGE-SECRET-KEY-(?:1|PQ-1)[A-Z0-9]{40,}
             | \bnpm_[A-Za-z0-9]{30,} | \bhf_[A-Za-z0-9]{20,}
             | \blhc1\.[A-Za-z0-9_-]{8,4096}(?:\.[0-9a-f]{1,64})?   # Leadhand, of a running attempt
             | \blht_[0-9a-f]{8,64}_[A-Za-z0-9_-]{8,}               # Leadhand, of a person
@@ -159,6 +209,8 @@ FORMS = (
         (
             "sk-", "pk-", "rk-", "k_live_", "k_test_", "whsec_",
             "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_",
+            "ya29.", "dop_v1_", "pypi-", "SG.", "hvs.", "hvb.", "hvr.", "dp.", "lin_api_",
+            "lin_oauth_", "AGE-SECRET-KEY-",
             "glpat-", "gldt-", "glptt-", "glrt-", "glsoat-", "gloas-", "glcbt-", "glft-",
             "glagent-", "glimt-", "xox", "xapp-", "AIza", "npm_", "hf_", "lhc1.", "lht_",
             "AKIA", "ASIA", "eyJ",

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from flask import Flask, request
 
-from api.problem_types import Refused, forbidden, refuse_by_status
+from api.problem_types import Refused, forbidden, malformed, refuse_by_status
 from app.settings import Settings
 
 #: Names of the machine itself; with any port.
@@ -74,9 +74,15 @@ class Hosts:
 
 
 def install(flask: Flask, hosts: Hosts) -> None:
-    """Registers a check of the Host header for an API that listens on loopback only."""
+    """Registers a check of the Host header: there is one, and on loopback it is a known name."""
 
     def check() -> None:
+        given = request.environ.get("HTTP_HOST")
+        if (given is None and request.environ.get("SERVER_PROTOCOL") == "HTTP/1.1") or (
+            given is not None and "," in given
+        ):
+            hint = "send the header Host once, as HTTP/1.1 requires"
+            raise malformed("the request does not name one host", field="Host", hint=hint)
         if hosts.is_loopback:
             hosts.check_host()
 

@@ -39,6 +39,8 @@ class Server(BaseApplication):  # type: ignore[misc]
             "bind": bind,
             "workers": processes,
             "limit_request_line": LINE_BYTES,
+            # By default a client on this machine may name a SCRIPT_NAME, which no path begins with.
+            "forwarder_headers": "",
             "threads": threads,
             "worker_connections": threads + PARKED,
             "worker_class": StreamingWorker,

@@ -13,7 +13,7 @@ import httpx2
 from pydantic import ValidationError
 
 from leadhand.client.submit.here import Here
-from leadhand.errors import AnswerUnreadable, ApiAway, Refused, error_for
+from leadhand.errors import AnswerUnreadable, ApiAway, Refused, error_for, local_error
 from leadhand.models.definition_folder import FOLDER_HEADER
 from leadhand.models.problems import MEDIA_TYPE, Kind, Problem
 
@@ -65,6 +65,9 @@ class Reach(NamedTuple):
     @property
     def headers(self) -> dict[str, str]:
         """Return the headers of every request: the bearer token and the caller's folder, if any."""
+        if not _is_sendable(self.token):
+            hint = "copy it again; a token has letters, digits and '.', '_' and '-' only"
+            raise local_error(Kind.UNAUTHENTICATED, "the token has other characters", hint=hint)
         found = {"Authorization": f"Bearer {self.token}"} if self.token else {}
         if self.here.folder is not None:
             found[FOLDER_HEADER] = quote(os.fsencode(self.here.folder))
@@ -107,18 +110,29 @@ class Outage:
 def build_request(
     http: httpx2.Client | httpx2.AsyncClient, call: Call, *, timeout: httpx2.Timeout | None = None
 ) -> httpx2.Request:
-    """Builds the httpx request of a Call, with a JSON content type if it has content."""
+    """Builds the httpx request of a Call, with a JSON content type if it has content.
+
+    Raises RequestInvalid for text that cannot be sent.
+    """
     headers = dict(call.headers)
+    for name, text in headers.items():
+        if not _is_sendable(text):
+            hint = "give printable ASCII characters"
+            raise local_error(Kind.MALFORMED, f"the {name} cannot be sent", hint=hint, field=name)
     if call.content is not None:
         headers["Content-Type"] = "application/json"
-    return http.build_request(
-        call.method,
-        call.path,
-        params=dict(call.params) or None,
-        headers=headers,
-        content=call.content,
-        timeout=http.timeout if timeout is None else timeout,
-    )
+    try:
+        return http.build_request(
+            call.method,
+            call.path,
+            params=dict(call.params) or None,
+            headers=headers,
+            content=call.content,
+            timeout=http.timeout if timeout is None else timeout,
+        )
+    except UnicodeError:
+        hint = "write it in UTF-8"
+        raise local_error(Kind.MALFORMED, "an argument is no valid text", hint=hint) from None
 
 
 def away(reach: Reach, error: httpx2.TransportError) -> ApiAway:
@@ -160,6 +174,11 @@ def refusal(response: httpx2.Response) -> Refused:
         Problem(title=response.reason_phrase, status=response.status_code),
         response.status_code,
     )
+
+
+def _is_sendable(text: str) -> bool:
+    """Whether a header may have this text: a line break would begin another header."""
+    return text.isascii() and (not text or text.isprintable())
 
 
 def _is_local(url: str) -> bool:

@@ -24,6 +24,8 @@ CASES = {
     ),
     "an unknown coding": (b"POST / HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: x\r\n\r\n", 501),
     "a long line": (b"GET /" + b"a" * 9_000 + b" HTTP/1.1\r\n" + HOST + b"\r\n", 414),
+    "no host": (b"GET /healthz HTTP/1.1\r\n\r\n", 400),
+    "two hosts": (b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nHost: a\r\n\r\n", 400),
     "bytes of TLS": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400),
 }
 
@@ -44,3 +46,15 @@ def test_request_that_cannot_be_parsed_is_refused_with_a_problem(url, name: str)
     assert b"Content-Type: application/problem+json" in head
     assert len(problem["detail"]) < 300
     assert (problem.get("type") == "urn:leadhand:problem:malformed") is (status == 400)
+
+
+@pytest.mark.parametrize(
+    "header", [b"SCRIPT_NAME: /x", b"Script-Name: /x", b"PATH_INFO: /x", b"X-Script-Name: /x"]
+)
+def test_a_client_names_no_path_of_the_program(url, header: bytes) -> None:
+    request = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n" + header + b"\r\n\r\n"
+    assert exchange(url, request)[9:12] == b"200"
+
+
+def test_a_request_of_http_1_0_needs_no_host(url) -> None:
+    assert exchange(url, b"GET /healthz HTTP/1.0\r\n\r\n")[9:12] == b"200"
