@@ -45,14 +45,14 @@ def make(flags: list[str]) -> None:
         venv.create(folder, with_pip=True)
         run(Path(folder, "bin", "pip"), "install", "--quiet", "uv>=0.9")
         uv = Path(folder, "bin", "uv")
-        run(uv, *COMPILE, *flags, "pyproject.toml", "--output-file", RUNTIME)
-        # The runtime lock is a constraint, so that all agree on every version.
+        run(uv, *COMPILE, *flags, "pyproject.toml", "--group", "dev", "--output-file", DEV)
+        # It has every extra, so as a constraint it lets all agree on every version.
         for name, more in (
+            (RUNTIME, ()),
             (MONITORING, ("--extra", "monitoring")),
-            (DEV, ("--group", "dev")),
             (BENCH, ("--group", "bench")),
         ):
-            wanted = ["pyproject.toml", *more, "--constraint", RUNTIME]
+            wanted = ["pyproject.toml", *more, "--constraint", DEV]
             run(uv, *COMPILE, *flags, *wanted, "--output-file", name)
         # The group alone, so that building the site does not install the server.
         run(uv, *COMPILE, *flags, "--group", "docs", "--constraint", DEV, "--output-file", DOCS)

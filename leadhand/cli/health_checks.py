@@ -12,6 +12,7 @@ from pathlib import Path
 from leadhand.cli.connect import tell
 from leadhand.cli.finding import Finding
 from leadhand.cli.folder_checks import folder_findings
+from leadhand.cli.mcp_check import mcp_finding
 from leadhand.cli.render.fleet_text import is_late, overdue_line
 from leadhand.cli.render.tables import plural
 from leadhand.cli.render.times import with_local_times
@@ -162,8 +163,9 @@ def services(
         if url is None:
             connection = ensure(home, say=tell)
             url, token = connection.url, connection.token
-        here = Here(folder=folder if settings.url is None else None)
-        with Client(url, token, patience_s=patience_s, here=here) as client:
+        own = settings.url is None
+        here = Here(is_embedded=own, folder=folder if own else None)
+        with Client(url, token, patience_s=patience_s, here=here, say=tell) as client:
             client.ping()
             yield Finding("ok", "api", f"{url} responds, and so does its Redis")
             yield store_memory(client.store())
@@ -172,6 +174,7 @@ def services(
             yield from agents_faults(workers)
             yield from tools_faults(workers)
             yield from check_default_agent(client.agents())
+            yield mcp_finding(url, token)
             yield from backlog(client.fleet())
             yield from folder_findings(_worktrees(), folder.resolve(), client)
     except StoreUnknown as error:

@@ -7,17 +7,12 @@ file nor in the command line, and a superseded attempt cannot report.
 from __future__ import annotations
 
 import json
-import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 
 from workers.processes.own_folders import claim_session_folder, create_file
-
-log = logging.getLogger(__name__)
 
 #: The name of the server: an agent calls its tools `mcp__leadhand__...`.
 SERVER = "leadhand"
@@ -33,43 +28,30 @@ _TOOL_TIMEOUT_S = 630
 _STARTUP_TIMEOUT_S = 120
 
 
-@cache
-def is_installed() -> bool:
-    """Whether the MCP SDK is installed for this interpreter; if not, it is logged once."""
-    try:
-        found = find_spec("mcp_types") is not None  # part of the SDK since version 2
-    except ValueError:  # its import is blocked
-        found = False
-    if not found:
-        log.warning("agents run without Leadhand's MCP tools: leadhand[mcp] is not installed")
-    return found
-
-
 @contextmanager
 def config_file(spill: Path, *, wanted: bool) -> Iterator[str]:
     """Yields the path of a temporary file that configures the MCP server, then deletes it.
 
-    Without the SDK the file names no server. The path is "" if the file is not `wanted`.
+    The path is "" if the file is not `wanted`.
     """
     if not wanted:
         yield ""
         return
     # Claude Code waits for a server that is always loaded, before the first turn.
     server = {"type": "stdio", **_command(), "alwaysLoad": True}
-    servers = {SERVER: server} if is_installed() else {}
     claim_session_folder(spill)
     path = spill / _FILE
     try:
         with create_file(path) as file:
-            file.write(json.dumps({"mcpServers": servers}).encode())
+            file.write(json.dumps({"mcpServers": {SERVER: server}}).encode())
         yield str(path)
     finally:
         path.unlink(missing_ok=True)
 
 
 def codex_args(*, wanted: bool) -> tuple[str, ...]:
-    """Returns the arguments that configure the MCP server for Codex; none without the SDK."""
-    if not wanted or not is_installed():
+    """Returns the arguments that configure the MCP server for Codex."""
+    if not wanted:
         return ()
     settings = {
         **_command(),

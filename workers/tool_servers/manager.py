@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import json
 import logging
 import os
@@ -195,8 +194,6 @@ class _Client:
 
     def _why_not(self, held: Mapping[str, str]) -> str | None:
         """What the server needs and is missing here; None if nothing is."""
-        if importlib.util.find_spec("mcp") is None:
-            return "the mcp package is not installed; install leadhand[mcp]"
         missing = missing_variable(self.entry.needs_env, held)
         if missing is not None:
             return f"the variable {missing} is not set; set it in the worker's environment"

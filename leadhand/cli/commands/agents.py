@@ -19,20 +19,29 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print exactly one JSON object.")
 @click.pass_context
 def agents_command(context: click.Context, *, as_json: bool) -> int:
-    """List the agents and their places, or try one.
+    """List the agents and their places, and whether they get Leadhand's tools over MCP; or try one.
 
     `leadhand agents try NAME` lets a worker run it once.
     """
     if context.invoked_subcommand is not None:
         return 0
-    from leadhand.cli.connect import open_client
+    from leadhand.cli.connect import open_client, reach
+    from leadhand.cli.mcp_check import mcp_finding
 
-    with open_client() as client:
+    with reach() as (url, token), open_client() as client:
         agents, workers = client.agents(), client.workers()
+        tools = mcp_finding(url, token)
     if as_json:
-        echo_json({"items": [agent.model_dump(mode="json") for agent in agents]})
+        why_not = None if tools.level == "ok" else tools.text
+        echo_json(
+            {
+                "items": [agent.model_dump(mode="json") for agent in agents],
+                "mcp": {"works": why_not is None, "why_not": why_not},
+            }
+        )
     else:
-        click.echo("\n".join([*agent_lines(agents), *fault_lines(workers)]))
+        lines = [*agent_lines(agents), *fault_lines(workers), f"tools over MCP: {tools.text}"]
+        click.echo("\n".join(lines))
     return 0
 
 

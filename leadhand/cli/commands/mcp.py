@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-
 import click
 
 
@@ -14,10 +12,6 @@ def mcp_command() -> int:
     An agent's configuration starts it. Inside a session it has the session's own tools, such as
     report_status; elsewhere it uses LEADHAND_URL and LEADHAND_TOKEN, or the user's services.
     """
-    if find_spec("mcp_types") is None:  # part of the SDK since version 2
-        raise click.ClickException(
-            'the MCP SDK is not installed; install it with: pip install "leadhand[mcp]"'
-        )
     import asyncio
 
     from leadhand.cli.connect import reach, tell

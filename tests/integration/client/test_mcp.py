@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any
@@ -16,9 +17,7 @@ from mcp_types import CallToolResult, TextContent
 
 from app.domain.outcomes import Outcome
 from app.security.step_tokens import BODY_SCOPES, Caller, mint
-from leadhand.cli import cli
-from leadhand.cli.commands import mcp
-from leadhand.cli.entrypoint import run
+from leadhand.cli.mcp_check import mcp_finding
 from leadhand.client.client import Client
 from leadhand.models.guards import GateResult, StopReport
 from tests.http_world import LOOP, SECRET, TOKEN, Served, served
@@ -389,7 +388,24 @@ def test_a_token_that_is_refused_is_a_sentence(api) -> None:
     using(api.url, "nobody's", calls)
 
 
-def test_without_the_sdk_the_command_says_what_to_install(monkeypatch, capsys) -> None:
-    monkeypatch.setattr(mcp, "find_spec", lambda name: None)
-    assert run(cli, ["mcp"]) == 1
-    assert 'pip install "leadhand[mcp]"' in capsys.readouterr().err
+def test_doctor_starts_the_server_and_calls_a_tool(api, monkeypatch) -> None:
+    monkeypatch.setenv("LEADHAND_URL", api.url)
+    finding = mcp_finding(api.url, TOKEN)
+    assert finding.level == "ok", finding
+    assert re.fullmatch(r"agents get \d\d tools of Leadhand", finding.text)
+
+
+def test_doctor_names_why_the_server_does_not_start(api, monkeypatch, tmp_path) -> None:
+    (tmp_path / "mcp.py").write_text("raise ImportError('the SDK is broken')")
+    monkeypatch.setenv("LEADHAND_URL", api.url)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    finding = mcp_finding(api.url, TOKEN)
+    assert finding.level == "fail"
+    assert "the SDK is broken" in finding.text
+
+
+def test_doctor_names_why_no_tool_can_be_called(api, monkeypatch) -> None:
+    monkeypatch.setenv("LEADHAND_URL", api.url)
+    finding = mcp_finding(api.url, "another's")
+    assert finding.level == "fail"
+    assert "token" in finding.text.lower()

@@ -67,11 +67,12 @@ def test_workers_are_listed(leadhand: Leadhand) -> None:
 
 
 def test_agents_are_listed_with_why_one_cannot_be_used(leadhand: Leadhand) -> None:
-    head, claude, why, small = leadhand("agents")
+    head, claude, why, small, tools = leadhand("agents")
     assert head.split() == ["AGENT", "KIND", "USABLE", "AT", "COMMAND"]
     assert claude.split()[:3] == ["claude", "command", "nowhere"]
     assert why == "  not at local: the program 'claude' is not found"
     assert small.split()[:4] == ["small", "(default)", "model", "local"]
+    assert tools.startswith("tools over MCP: ")
 
 
 @pytest.mark.parametrize("command", ["top", "queues", "workers", "agents"])

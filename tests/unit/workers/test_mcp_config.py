@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 import json
-import logging
 import sys
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from workers.agents import mcp_config
-
-
-@pytest.fixture(autouse=True)
-def looked_up_again() -> Iterator[None]:
-    """What is installed is found out once in a process."""
-    mcp_config.is_installed.cache_clear()
-    yield
-    mcp_config.is_installed.cache_clear()
 
 
 def test_the_file_is_private_and_gone_afterwards(tmp_path) -> None:
@@ -60,15 +50,3 @@ def test_an_agent_that_asks_for_neither_gets_neither(tmp_path) -> None:
         assert name == ""
     assert not (tmp_path / "s").exists()
     assert mcp_config.codex_args(wanted=False) == ()
-
-
-def test_without_the_sdk_agents_run_and_the_log_says_so_once(tmp_path, monkeypatch, caplog) -> None:
-    monkeypatch.setitem(sys.modules, "mcp_types", None)
-    with caplog.at_level(logging.WARNING):
-        assert mcp_config.codex_args(wanted=True) == ()
-        for _ in range(2):
-            with mcp_config.config_file(tmp_path / "s" / "a", wanted=True) as name:
-                assert json.loads(Path(name).read_text()) == {"mcpServers": {}}
-    assert [one.message for one in caplog.records] == [
-        "agents run without Leadhand's MCP tools: leadhand[mcp] is not installed"
-    ]
