@@ -10,10 +10,16 @@ _NETWORK = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_FILE", "NODE_EXTR
 
 #: HTTP statuses of a server that is overloaded or cannot reach the model.
 _BUSY_STATUSES = (429, 500, 502, 503, 504, 529)
-#: The messages of Codex for those; it reports no status.
+#: How Claude Code's messages begin if its connection was refused or dropped; it has no status then.
+_CLAUDE_CONNECTION = (
+    "API Error: Unable to connect to API",
+    "API Error: Connection to the API was lost",
+    "API Error: Connection error",
+)
+#: How the messages of Codex for all of these begin; it reports no status.
 _CODEX_BUSY_MESSAGES = (
     "exceeded retry limit, last status: 429 Too Many Requests",
-    "stream disconnected before completion: stream closed before response.completed",
+    "stream disconnected before completion: ",
     "We’re currently experiencing high demand, which may cause temporary errors.",  # noqa: RUF001
 )
 
@@ -46,7 +52,10 @@ _CLAUDE = Agent(
     output="lines",
     answer="[type=result].result",
     failed="[type=result][is_error=true].result",
-    busy=tuple(f"[type=result][is_error=true][api_error_status={code}]" for code in _BUSY_STATUSES),
+    busy=(
+        *(f"[type=result][is_error=true][api_error_status={code}]" for code in _BUSY_STATUSES),
+        *(f"[type=result][is_error=true][result^={text}]" for text in _CLAUDE_CONNECTION),
+    ),
     thread="session_id",
     thread_gone=("No conversation found with session ID",),
     thread_in="folder",
@@ -83,7 +92,7 @@ _CODEX = Agent(
     output="lines",
     answer="[type=item.completed].item[type=agent_message].text",
     failed="[type=turn.failed].error.message",
-    busy=tuple(f"[type=turn.failed].error[message={text}]" for text in _CODEX_BUSY_MESSAGES),
+    busy=tuple(f"[type=turn.failed].error[message^={text}]" for text in _CODEX_BUSY_MESSAGES),
     thread="[type=thread.started].thread_id",
     thread_gone=("no rollout found for thread id", "missing source rollout"),
     usage=UsagePaths(

@@ -10,19 +10,19 @@ from typing import Annotated, NamedTuple
 from pydantic import Field, JsonValue
 
 _NAME = r"[A-Za-z0-9_-]+"
-_TEST = rf"\[{_NAME}=[^\[\]]*\]"
+_TEST = rf"\[{_NAME}\^?=[^\[\]]*\]"
 _SEGMENT = rf"(?:{_NAME}(?:{_TEST})*|(?:{_TEST})+)"
 #: Names with dots between them. ``[NAME=VALUE]`` after a name, or at the start, matches only an
-#: object that has this field with this value.
+#: object that has this field with this value, ``[NAME^=VALUE]`` one whose field begins with it.
 FieldPath = Annotated[str, Field(pattern=rf"^{_SEGMENT}(?:\.{_SEGMENT})*$", max_length=300)]
 
 _SEGMENTS = re.compile(rf"({_NAME})?((?:{_TEST})*)(?:\.|$)")
-_TESTS = re.compile(rf"\[({_NAME})=([^\[\]]*)\]")
+_TESTS = re.compile(rf"\[({_NAME})(\^?=)([^\[\]]*)\]")
 
 
 class _Segment(NamedTuple):
     name: str
-    tests: tuple[tuple[str, str], ...]
+    tests: tuple[tuple[str, str, str], ...]
 
 
 def find(path: str, value: JsonValue) -> JsonValue:
@@ -30,6 +30,8 @@ def find(path: str, value: JsonValue) -> JsonValue:
 
     >>> event = {"type": "done", "usage": {"tokens": 7}}
     >>> find("[type=done].usage.tokens", event), find("[type=begun].usage.tokens", event)
+    (7, None)
+    >>> find("[type^=do].usage.tokens", event), find("[type^=on].usage.tokens", event)
     (7, None)
     """
     for segment in _segments(path):
@@ -48,14 +50,19 @@ def _segments(path: str) -> tuple[_Segment, ...]:
 def _split(path: str) -> Iterator[_Segment]:
     for match in _SEGMENTS.finditer(path):
         if match.group():
-            tests = tuple((name, value) for name, value in _TESTS.findall(match.group(2)))
-            yield _Segment(match.group(1) or "", tests)
+            yield _Segment(match.group(1) or "", tuple(_TESTS.findall(match.group(2))))
 
 
-def _holds(tests: tuple[tuple[str, str], ...], value: JsonValue) -> bool:
+def _holds(tests: tuple[tuple[str, str, str], ...], value: JsonValue) -> bool:
     if not tests:
         return True
-    return isinstance(value, dict) and all(_word(value.get(name)) == word for name, word in tests)
+    return isinstance(value, dict) and all(
+        _fits(_word(value.get(name)), sign, word) for name, sign, word in tests
+    )
+
+
+def _fits(found: str | None, sign: str, word: str) -> bool:
+    return found is not None and (found.startswith(word) if sign == "^=" else found == word)
 
 
 def _word(value: JsonValue) -> str | None:

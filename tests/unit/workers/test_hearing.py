@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.outcomes import Usage
+from app.domain.outcomes import Busy, Usage
 from workers.agents.output_parser import OutputParser
 from workers.processes.output import Capture
 from workers.registry.agent_entry import Agent, Prices, UsagePaths
@@ -46,6 +46,7 @@ class Heard:
             hearing.conversation_usage,
         )
         self.final = hearing.final
+        self.busy = hearing.busy
 
 
 def lines(*events: object) -> str:
@@ -228,3 +229,49 @@ def test_odd_items_of_codex_are_ignored(tmp_path: Path) -> None:
     ]
     heard = Heard(CODEX, lines(*odd, NO_SANDBOX, message("Done.")), tmp_path)
     assert "its sandbox started none" in heard.error
+
+
+#: What the programs print when the connection to their model is refused or dropped.
+CONNECTIONS = {
+    "claude: refused": (CLAUDE, "API Error: Unable to connect to API (ConnectionRefused)"),
+    "claude: dropped before the answer": (
+        CLAUDE,
+        "API Error: Unable to connect to API (ECONNRESET)",
+    ),
+    "claude: dropped in the answer": (
+        CLAUDE,
+        "API Error: Connection to the API was lost (ECONNRESET). This is usually temporary.",
+    ),
+    "codex: refused": (CODEX, "stream disconnected before completion: error sending request"),
+    "codex: dropped": (
+        CODEX,
+        "stream disconnected before completion: Transport error: network error: error decoding "
+        "response body",
+    ),
+}
+
+
+def reports(agent: Agent, text: str) -> dict[str, object]:
+    """The last line of a program whose turn failed."""
+    if agent is CODEX:
+        return {"type": "turn.failed", "error": {"message": text}}
+    return {"type": "result", "is_error": True, "api_error_status": None, "result": text}
+
+
+@pytest.mark.parametrize("case", CONNECTIONS)
+def test_a_dropped_or_refused_connection_is_busy(tmp_path, case: str) -> None:
+    agent, text = CONNECTIONS[case]
+    heard = Heard(agent, lines(reports(agent, text)), tmp_path)
+    assert text in heard.error
+    assert heard.busy == Busy(tries=5)
+
+
+@pytest.mark.parametrize("agent", [CLAUDE, CODEX], ids=["claude", "codex"])
+def test_an_answer_that_speaks_of_connections_is_not_busy(tmp_path, agent: Agent) -> None:
+    text = "API Error: Invalid key; stream disconnected before completion: is another error"
+    assert Heard(agent, lines(reports(agent, text)), tmp_path).busy is None
+    answer: object = message("stream disconnected before completion: explained")
+    if agent is CLAUDE:
+        said = "API Error: Unable to connect to API is what I fixed"
+        answer = {"type": "result", "is_error": False, "result": said}
+    assert Heard(agent, lines(answer), tmp_path).busy is None
