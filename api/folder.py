@@ -11,7 +11,7 @@ from pydantic import Field
 
 from api import requests
 from api.auth import current_caller, may_bring_commands
-from api.problem_types import malformed
+from api.problem_types import forbidden, malformed
 from app.engine import Engine
 from app.operations.submission.drafts import Found
 from leadhand.models.definition_folder import FOLDER_HEADER
@@ -40,10 +40,15 @@ def folder_of_command() -> str:
 def found_here(engine: Engine, asked: FolderQuery | None = None, *, default: str = "") -> Found:
     """Returns the agents and tools that apply to a request: those of its folder or its session.
 
-    A request that names neither is about the folder `default`.
+    A request that names neither is about the folder `default`; one of a body is always about its
+    session. Raises Refused for a body that names another folder.
     """
     caller, definitions = current_caller(), engine.submit.definitions
+    if caller is not None:
+        found = definitions.of_session(engine.registry.ref(caller.session))
+        if asked is not None and asked.folder not in (None, found.folder):
+            hint = "leave folder out: a body has what its session has"
+            raise forbidden(f"the token is for session {caller.session!r} only", hint=hint)
+        return found
     folder = (asked and asked.folder) or folder_of_command()
-    if caller is not None and not folder:
-        return definitions.of_session(engine.registry.ref(caller.session))
     return definitions.of_folder(folder or default, free=may_bring_commands(engine))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from flask import Blueprint, Response
+from flask import Blueprint, Response, g
 
 from api import requests
 from api.auth import current_visitor
@@ -19,6 +19,7 @@ from api.stacks.bodies import (
     StartWorkflow,
     WorkflowsQuery,
 )
+from api.stacks.rights import StackRights, owner_of
 from app.domain.stack_errors import WorkflowUnknown
 from app.engine import Engine
 from app.errors import InvalidDocument
@@ -136,28 +137,37 @@ class StackRoutes:
 
 
 def _checked(stack: str) -> str:
-    """The name of a stack. Raises InvalidDocument."""
+    """The name of a stack. Raises InvalidDocument, and Refused if the caller may not use it."""
     if not re.fullmatch(NAME, stack):
         raise InvalidDocument("stack", stack[:80], f"give {form_of(NAME)}")
+    g.check_stack(stack)
     return stack
 
 
 def _call(stack: str, workflow: str) -> StackCall:
-    named = None if workflow == ACTIVE else _named(stack, workflow).workflow
-    return StackCall(_checked(stack), named, current_visitor(), requests.idempotency_key())
+    if workflow != ACTIVE:
+        return _named(stack, workflow)
+    name = _checked(stack)
+    return StackCall(name, None, current_visitor(), requests.idempotency_key(), owner_of(name))
 
 
 def _named(stack: str, workflow: str) -> StackCall:
     """A call about a workflow session that is named by its id. Raises WorkflowUnknown."""
     if not re.fullmatch(WORKFLOW_ID, workflow):
         raise WorkflowUnknown(workflow[:80])
-    return StackCall(_checked(stack), workflow, current_visitor(), requests.idempotency_key())
+    name = _checked(stack)
+    return StackCall(name, workflow, current_visitor(), requests.idempotency_key(), owner_of(name))
 
 
 def blueprint(engine: Engine) -> Blueprint:
     """Returns the Flask blueprint with the routes of stacks."""
     stacks = StackRoutes(engine)
-    routes = Blueprint("stacks", __name__, url_prefix="/v1/stacks")
+    routes, rights = Blueprint("stacks", __name__, url_prefix="/v1/stacks"), StackRights(engine)
+
+    @routes.before_request
+    def know_rights() -> None:
+        g.check_stack = rights.check
+
     routes.add_url_rule("", "listed", stacks.list_all)
     routes.add_url_rule("/<stack>", "one", stacks.one)
     routes.add_url_rule("/<stack>/workflows", "workflows", stacks.workflows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal, Self
 
@@ -173,6 +174,15 @@ class OutputsView(View):
 
     session_id: str
     outputs: dict[str, JsonValue]
+
+
+def place_of_host(host: str) -> str:
+    """Returns the name of a host in the form of a place's name; it names the stacks of its folders.
+
+    >>> place_of_host("ann's-laptop.local"), place_of_host("")
+    ('ann-s-laptop.local', 'local')
+    """
+    return re.sub(r"[^A-Za-z0-9_.-]", "-", host).lstrip("_.-")[:64] or "local"
 
 
 def folder_stack(place: str, folder: str) -> str:

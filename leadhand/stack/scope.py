@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from leadhand.models.patterns import NAME, form_of
-from leadhand.models.stacks import folder_stack
+from leadhand.models.stacks import folder_stack, place_of_host
 from leadhand.settings import ClientSettings
 
 
@@ -33,7 +33,4 @@ def find_scope(folder: Path, name: str | None = None) -> Scope:
 def _place() -> str:
     """LEADHAND_PLACE, or else the name of the host, in the form of a place's name."""
     named = ClientSettings.from_env().place
-    if named is not None:
-        return named
-    host = re.sub(r"[^A-Za-z0-9_.-]", "-", socket.gethostname()).lstrip("_.-")[:64]
-    return host or "local"
+    return named if named is not None else place_of_host(socket.gethostname())

@@ -49,10 +49,12 @@ class StackCall(NamedTuple):
     #: Who calls, and the key under which a repeated call is executed once.
     by: str = ""
     idempotency_key: str | None = None
+    #: The session that has to have made the stack, unless it is unused.
+    owner: str | None = None
 
     def arguments(self) -> dict[str, JsonValue]:
         """Return the fields that name the stack and the workflow session, as Lua arguments."""
-        return {"stack": self.stack, "workflow": self.workflow}
+        return {"stack": self.stack, "workflow": self.workflow, "owner": self.owner}
 
 
 class NewWorkflow(NamedTuple):
@@ -98,7 +100,7 @@ class Stacks:
             "place": new.place,
         }
         nonce = _nonce("start", call, arguments)
-        arguments |= {"stack": call.stack, "nonce": nonce}
+        arguments |= {**call.arguments(), "nonce": nonce}
         for _ in range(TRIES):
             answer = self._run_on_known("stack_push", arguments | {"workflow": self._new_id()})
             if answer.word != "taken":
@@ -213,6 +215,9 @@ def _refusal(call: StackCall, answer: Reply) -> Exception:
             return WorkflowNotStacked(workflow)
         case "unknown":
             return WorkflowUnknown(workflow)
+        case "foreign":
+            why = f"stack {call.stack!r} is not of session {call.owner!r}"
+            return StackRefused(call.stack, "stack", why, "use one with another name")
         case "full" | "many" | "long":
             return _no_room(call, answer.word)
         case _:

@@ -184,6 +184,21 @@ def test_body_of_a_limited_session_uses_no_more_than_its_session(services: Servi
         assert "leadhand trust" in refused.text
 
 
+def test_body_lists_the_agents_of_its_session_only(services: Services, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    doer = {"command": "true"}
+    session = services.submit(OPERATOR, doer=doer, checkers=["true"], cwd=str(other))
+    grant = claim(services.engine, session)
+    body = mint(Caller(session, grant.address, grant.fence, BODY_SCOPES), secret=SECRET)
+    headers = {"Authorization": f"Bearer {body}", "Leadhand-Folder": quote(str(services.folder))}
+    listed = services.client.get("/v1/agents", headers=headers)
+    assert listed.status_code == 200, listed.text
+    assert "parrot" not in listed.text
+    query = {"folder": str(services.folder)}
+    assert services.client.get("/v1/agents", headers=headers, query_string=query).status_code == 403
+
+
 def test_resume_of_a_limited_session_takes_over_approved_files_only(services: Services) -> None:
     services.approve()
     session = str(wait_until(lambda: _made(services)))

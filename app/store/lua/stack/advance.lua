@@ -1,5 +1,5 @@
 -- Moves a workflow session to another step: forwards or back.
--- Arguments: stack, workflow? (by default the active one), step, index, nonce?
+-- Arguments: stack, workflow? (by default the active one), step, index, owner?, nonce?
 -- Returns: advanced(stack) | empty (the stack) | not_on_stack
 --- @requires stack/stacks
 local function advance(tx)

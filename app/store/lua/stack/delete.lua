@@ -1,5 +1,5 @@
 -- Deletes the record of a workflow session; if it is on the stack it leaves it, and those above stay.
--- Arguments: stack, workflow, keep_s, nonce?
+-- Arguments: stack, workflow, keep_s, owner?, nonce?
 -- Returns: deleted(stack) | unknown
 --- @requires stack/stacks
 local function delete(tx)

@@ -1,5 +1,5 @@
 -- Ends a workflow session, anywhere in the stack: those above stay.
--- Arguments: stack, workflow? (by default the active one), status (completed, aborted), reason?, keep_s, nonce?
+-- Arguments: stack, workflow? (by default the active one), status (completed, aborted), reason?, keep_s, owner?, nonce?
 -- Returns: finished(stack) | empty (the stack) | not_on_stack
 --- @requires stack/stacks
 local function finish(tx)

@@ -2,7 +2,7 @@
 -- the given one is imported.
 -- Arguments: stack, workflow (its id), force? (also if another one is on top, or if it has ended), fields? (of the
 --   record to import: a list of names and values), started (ms) and keep_s, store? (the id that the caller expects),
---   nonce?
+--   owner?, nonce?
 -- Returns: loaded(stack) | occupied(stack) (another one is on top) | ended | elsewhere (it belongs to another stack) |
 --   unknown | other_store
 --- @requires stack/stacks, transaction

@@ -1,6 +1,6 @@
 -- Starts a workflow session: it is on top of the stack, above the one that was active.
 -- Arguments: stack, workflow (a new id), job_name, workflow_name, goal, instance_id?, step, keep_s, folder? and place?
---   (of the stack), store? (the id that the caller expects), nonce?
+--   (of the stack), store? (the id that the caller expects), owner?, nonce?
 -- Returns: started(stack) | taken (the id) | full (the stack) | other_store
 --- @requires stack/stacks, transaction
 

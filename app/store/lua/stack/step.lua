@@ -1,6 +1,6 @@
 -- Records the start, the end or a quality attempt of a step of a workflow session; the record of the step is made if
 -- there is none.
--- Arguments: stack, workflow? (by default the active one), op (start, complete, attempt), step, notes?, nonce?
+-- Arguments: stack, workflow? (by default the active one), op (start, complete, attempt), step, notes?, owner?, nonce?
 -- Document: of `complete`, the outputs (JSON).
 -- Returns: recorded(stack, count: the quality attempts) | many (the workflow session has too many steps) |
 --   long (it has too many bytes of outputs) | empty (the stack) | not_on_stack

@@ -1,6 +1,6 @@
 -- Stacks of workflow sessions: which are on a stack, and calls that are carried out once. A workflow session is a hash
 -- of texts.
---- @requires transaction
+--- @requires stack/makers, transaction
 local stacks = {}
 
 stacks.DEPTH_MAX = 100
@@ -76,7 +76,7 @@ local function touch(tx, id)
   local key = key_of(tx, 'stack')
   redis.call('HINCRBY', key, 'version', 1)
   redis.call('HSET', key, 'updated', tx.clock)
-  redis.call('HSETNX', key, 'created', tx.clock)
+  makers.note(tx, redis.call('HSETNX', key, 'created', tx.clock) == 1)
   redis.call('ZADD', tx.shared.stacks, tx.clock, tx.args.stack)
   if stacks.exists(tx, id) then redis.call('HINCRBY', stacks.key(tx, id), 'revision', 1) end
   if #stacks.line(tx) > 0 then return end
@@ -84,13 +84,16 @@ local function touch(tx, id)
 end
 
 -- Carries out a change once: a repeated call, which has the same nonce, gets the reply of the first with the stack as
--- it is now. `change` returns a word and the id of the workflow session; without the id it has changed nothing.
+-- it is now. `change` returns a word and the id of the workflow session; without the id it has changed nothing. Nor is
+-- anything changed if the stack is `foreign` to the caller.
 function stacks.once(tx, change)
   local key = tx.args.nonce and tx.prefix .. 'stack-call:' .. tx.args.stack .. ':' .. tx.args.nonce
   local kept = key and redis.call('GET', key)
   local word, id, count
   if kept then
     word, id, count = unpack(cjson.decode(kept))
+  elseif makers.is_foreign(tx) then
+    word = 'foreign'
   else
     word, id, count = change(tx)
     if id then
