@@ -15,6 +15,7 @@ from workers.processes.exit_outcome import (
     add_process_facts,
     describe_end,
     failed_outcome,
+    timeout_text,
     why_not_started,
 )
 from workers.processes.process import ProcessResult
@@ -105,7 +106,7 @@ def _early_end(result: ProcessResult, *, who: str, timeout_s: float) -> Outcome 
     if result.cancelled:
         return failed_outcome(ReasonCode.CANCELLED, f"{who} was cancelled", result=result)
     if result.timed_out:
-        text = f"{who} timed out after {timeout_s:g} seconds"
+        text = timeout_text(result, who=who, timeout_s=timeout_s)
         return _verdict("retry", text, "timeout", result, ReasonCode.TIMEOUT)
     return None
 

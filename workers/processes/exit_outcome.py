@@ -39,13 +39,24 @@ def failure(
     if result.cancelled:
         return failed_outcome(ReasonCode.CANCELLED, f"{who} was cancelled", result=result)
     if result.timed_out:
-        text = f"{who} timed out after {timeout_s:g} seconds"
+        text = timeout_text(result, who=who, timeout_s=timeout_s)
         return failed_outcome(ReasonCode.TIMEOUT, text, result=result, retryable=True)
     if result.exit_code != 0:
         return failed_outcome(
             ReasonCode.FAILED_STEP, f"{who} {describe_end(result, message)}", result=result
         )
     return None
+
+
+def timeout_text(result: ProcessResult, *, who: str, timeout_s: float) -> str:
+    """Describes that a process took too long, and the signer that its git waited for, if any."""
+    text = f"{who} timed out after {timeout_s:g} seconds"
+    if not result.signer:
+        return text
+    return (
+        f"{text}; it waited for {result.signer}, which signs commits (commit.gpgSign) and may ask"
+        " for a passphrase: unlock the key before, or turn signing off for this repository"
+    )
 
 
 def describe_end(result: ProcessResult, message: str | None = None) -> str:

@@ -16,6 +16,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
+import psutil
+
 from app.fleet.programs import why_no_folder
 from workers.processes import launcher
 from workers.processes.lease_renewal import LeaseRenewal
@@ -32,6 +34,9 @@ _POLL_S = 0.05
 _CHUNK = 64 * 1024
 #: The most bytes read from a pipe after its tree has ended.
 _DRAIN_BYTES = 1024 * 1024
+
+#: The programs that sign commits for git, and those that ask for a passphrase for them.
+_SIGNERS = ("gpg", "pinentry", "ssh-keygen", "ssh-sk-helper", "ssh-askpass")
 
 End = Literal["timed_out", "cancelled"]
 Lack = Literal["folder", "program", "permission", "room"]
@@ -84,6 +89,8 @@ class ProcessResult:
     ended_ms: int
     timed_out: bool = False
     cancelled: bool = False
+    #: The program that signs commits for which it waited when its time was over; '' for none.
+    signer: str = ""
     through_shell: bool = False
     #: Why it could not start.
     not_started: str | None = None
@@ -126,6 +133,7 @@ class _Run:
         self._status = b""
         self._ended_ms: int | None = None
         self._why: End | None = None
+        self._signer = ""
         until = command.until()
         self._process, lifeline, self._status_pipe = _launch(command, self._mark, until=until)
         self._renewal = LeaseRenewal(lifeline, command.until, sent=until)
@@ -157,6 +165,8 @@ class _Run:
                 self._read(selector)
                 self._why = self._why or self._reason_to_end(cancel, deadline)
                 if self._why is not None:
+                    if self._why == "timed_out" and give_up_at == float("inf"):
+                        self._signer = _find_signer(self._process.pid)
                     self._renewal.cut()
                 if (self._why or self._status) and give_up_at == float("inf"):
                     give_up_at = time.monotonic() + self._command.grace_s + _LAUNCHER_S
@@ -176,6 +186,7 @@ class _Run:
             ended_ms=self._ended_ms or _now_ms(),
             timed_out=self._why == "timed_out",
             cancelled=self._why == "cancelled" or word == "lease",
+            signer=self._signer,
             through_shell=isinstance(self._command.line, str),
             not_started=_why_refused(word, rest, self._command),
             lacks=_lack(word, rest, self._command),
@@ -247,6 +258,16 @@ class _Run:
             code = self._process.wait()
         if code != 0:
             kill_orphans(self._mark)
+
+
+def _find_signer(launcher_pid: int) -> str:
+    """The name of a program in a process tree that signs commits; '' if there is none."""
+    with contextlib.suppress(psutil.Error):
+        for process in psutil.Process(launcher_pid).children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                if process.name().startswith(_SIGNERS):
+                    return process.name()
+    return ""
 
 
 def _launch(

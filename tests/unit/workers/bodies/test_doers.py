@@ -330,3 +330,14 @@ def test_internal_error_is_an_outcome(body, tmp_path) -> None:
     long = tmp_path / ("x" * 300)
     fault = body(Action.AGENT, do({"command": "true"}), cwd=None, spill=long)
     assert "internal error: OSError" in fault.reason.text
+
+
+def test_doer_whose_git_waits_for_a_signer_is_named(body, tmp_path) -> None:
+    signer = tmp_path / "gpg"
+    signer.write_text("#!/bin/sh\nsleep 60\n")
+    signer.chmod(0o755)
+    make = f"git init -q . && git config gpg.program '{signer}'"
+    commit = "git -c user.name=a -c user.email=a@b commit -q --allow-empty -S -m x"
+    outcome = body(Action.AGENT, do({"command": f"{make} && {commit}"}), timeout_s=4.0)
+    assert outcome.reason is not None
+    assert "timed out after 4 seconds; it waited for gpg, which signs" in outcome.reason.text
