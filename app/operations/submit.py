@@ -205,11 +205,8 @@ class Submissions:
         if isinstance(document, FlowDocument):
             given = document = self._with_files(document, catalog)
             label = document.label or f"Flow: {document.name}"
-        text, here, label = (
-            document.model_dump_json(),
-            workers_for(workers, environment),
-            label or "",
-        )
+        text, label = document.model_dump_json(), label or ""
+        here = workers_for(workers, environment)
         where, program = self._programs.check(document, text, catalog, self._settings, here)
         cwd, workspace = document.cwd or "", asker.workspace
         if workspace is not None:
