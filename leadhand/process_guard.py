@@ -126,6 +126,7 @@ class _Guard:
         elif number in _FORWARDED and self.child and self._code is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.child, number)
+                os.kill(self.child, signal.SIGCONT)  # one that is stopped could not end
 
 
 def _spawn(command: list[str]) -> int:

@@ -55,6 +55,14 @@ def use_home(folder: Path) -> None:
     os.environ["LEADHAND_HOME"] = str(folder.absolute())
 
 
+def current_folder() -> Path | None:
+    """Returns the current folder; None if it was deleted."""
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        return None
+
+
 def environment() -> dict[str, str]:
     """Returns a copy of the environment, for child processes."""
     return dict(os.environ)

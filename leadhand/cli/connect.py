@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -26,7 +25,7 @@ def open_client(*, outlives_attempt: bool = False, needs_worker: bool = True) ->
     from leadhand.cli.env_options import chosen_python, passed_variables
     from leadhand.client.client import Client
     from leadhand.client.submit.here import Here
-    from leadhand.settings import ClientSettings, environment
+    from leadhand.settings import ClientSettings, current_folder, environment
 
     settings = ClientSettings.from_env()
     own = settings.url is None and settings.redis_url is None
@@ -35,7 +34,7 @@ def open_client(*, outlives_attempt: bool = False, needs_worker: bool = True) ->
         passed_variables(),
         is_embedded=own,
         python=chosen_python() or (sys.executable if own else None),
-        folder=Path.cwd() if settings.url is None else None,
+        folder=current_folder() if settings.url is None else None,
     )
     with (
         reach(outlives_attempt=outlives_attempt, needs_worker=needs_worker) as (url, token),
@@ -60,9 +59,10 @@ def reach(
         return
     from leadhand.cli.imports.old_state import old_state
     from leadhand.local.connect import ensure
-    from leadhand.settings import environment
+    from leadhand.settings import current_folder, environment
 
-    sentence = old_state(Path.cwd(), environment())
+    folder = current_folder()
+    sentence = old_state(folder, environment()) if folder is not None else None
     if sentence is not None:
         tell(sentence)
     with ensure(say=tell, needs_worker=needs_worker) as connection:

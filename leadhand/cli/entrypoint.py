@@ -75,10 +75,20 @@ def sentence(error: BaseException, command: click.Command) -> str:
         return _about_token(error)
     if isinstance(error, LeadhandError):
         return str(error)
-    if isinstance(error, OSError) and error.filename is not None and error.strerror:
-        return f"{error.filename}: {error.strerror}"
+    if isinstance(error, OSError) and (text := _about_files(error)):
+        return text
     text = f"{type(error).__name__}: {error}".rstrip(": ")
     return f"internal error of Leadhand, {text}; LEADHAND_DEBUG=1 shows the traceback"
+
+
+def _about_files(error: OSError) -> str:
+    """What is wrong with a file or with the current folder; '' if it is something else."""
+    from leadhand.settings import current_folder
+
+    if isinstance(error, FileNotFoundError) and current_folder() is None:
+        return "the current folder was deleted; change to another one"
+    is_known = error.filename is not None and error.strerror
+    return f"{error.filename}: {error.strerror}" if is_known else ""
 
 
 def _with_value(message: str, value: str | None) -> str:

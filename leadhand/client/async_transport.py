@@ -16,6 +16,7 @@ from leadhand.client.calls import (
     Call,
     Outage,
     Reach,
+    Silence,
     away,
     build_request,
     checked,
@@ -31,6 +32,7 @@ class AsyncTransport:
 
     def __init__(self, reach: Reach) -> None:
         self.reach = reach
+        self._silence = Silence(reach)
         self._http = httpx2.AsyncClient(
             base_url=reach.url,
             headers=reach.headers,
@@ -42,6 +44,10 @@ class AsyncTransport:
 
     async def send(self, call: Call) -> Answer:
         """Send a call, with retries; return its response, even an error. Raises ApiAway."""
+        with self._silence.watched(call):
+            return await self._send(call)
+
+    async def _send(self, call: Call) -> Answer:
         patience = Patience(self.reach.patience_s)
         outage = Outage(self.reach)
         while True:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import ssl
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from ipaddress import ip_address
+from threading import Timer
 from typing import NamedTuple
 from urllib.parse import quote
 
@@ -14,8 +16,11 @@ from pydantic import ValidationError
 
 from leadhand.client.submit.here import Here
 from leadhand.errors import AnswerUnreadable, ApiAway, Refused, error_for, local_error
+from leadhand.local.running import SILENT_S, describe_silence, read_run
+from leadhand.local.user_state import state_folder
 from leadhand.models.definition_folder import FOLDER_HEADER
 from leadhand.models.problems import MEDIA_TYPE, Kind, Problem
+from leadhand.settings import environment
 
 #: Seconds without even a keep-alive comment after which a stream's connection counts as dead.
 STREAM_SILENCE_S = 50.0
@@ -37,6 +42,8 @@ class Call(NamedTuple):
     params: Mapping[str, Param] = {}
     headers: Mapping[str, str] = {}
     content: bytes | None = None
+    #: Seconds that the API may take by itself, because the call waits for something.
+    waits_s: float = 0.0
 
 
 class Answer(NamedTuple):
@@ -91,6 +98,39 @@ class Reach(NamedTuple):
     def stream_timeout(self) -> httpx2.Timeout:
         """Return the timeouts of an event stream: 50 s without data for reads, else `timeout_s`."""
         return httpx2.Timeout(self.timeout_s, read=STREAM_SILENCE_S)
+
+
+class Silence:
+    """Tells the user once that the API takes long to respond, and again after it responded."""
+
+    def __init__(self, reach: Reach) -> None:
+        self._reach = reach
+        self._is_told = False
+
+    @contextmanager
+    def watched(self, call: Call) -> Iterator[None]:
+        """Watch the time that a call takes, if the user is told of retries at all."""
+        if self._reach.say is None:
+            yield
+            return
+        timer = Timer(SILENT_S + call.waits_s, self._tell, (call.waits_s,))
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+            self._is_told = self._is_told and not timer.is_alive()
+        finally:
+            timer.cancel()
+
+    def _tell(self, waits_s: float) -> None:
+        if self._is_told or self._reach.say is None:
+            return
+        self._is_told = True
+        text = f"the API at {self._reach.url} has not responded for {SILENT_S + waits_s:g} s"
+        if self._reach.here.is_embedded:
+            run = read_run(state_folder(environment()))
+            text = f"{describe_silence(run)}; `leadhand restart` starts them again"
+        self._reach.say(f"{text}; still waiting")
 
 
 class Outage:

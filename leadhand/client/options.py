@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from leadhand.client.calls import Reach
 from leadhand.client.submit.here import Here
-from leadhand.settings import ClientSettings, environment
+from leadhand.settings import ClientSettings, current_folder, environment
 
 
 class Options(NamedTuple):
@@ -39,7 +39,7 @@ def find_api(options: Options, held: ExitStack) -> Reach:
     # Services on another Redis may have workers elsewhere.
     own = settings.redis_url is None
     token = options.token or connection.token
-    return _reach(options, connection.url, token, is_embedded=own, folder=Path.cwd())
+    return _reach(options, connection.url, token, is_embedded=own, folder=current_folder())
 
 
 def _reach(

@@ -17,6 +17,7 @@ from leadhand.client.calls import (
     Call,
     Outage,
     Reach,
+    Silence,
     away,
     build_request,
     checked,
@@ -32,6 +33,7 @@ class Transport:
 
     def __init__(self, reach: Reach) -> None:
         self.reach = reach
+        self._silence = Silence(reach)
         self._http = httpx2.Client(
             base_url=reach.url,
             headers=reach.headers,
@@ -43,6 +45,10 @@ class Transport:
 
     def send(self, call: Call) -> Answer:
         """Send a call, with retries; return its response, even an error. Raises ApiAway."""
+        with self._silence.watched(call):
+            return self._send(call)
+
+    def _send(self, call: Call) -> Answer:
         patience = Patience(self.reach.patience_s)
         outage = Outage(self.reach)
         while True:

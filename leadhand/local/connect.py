@@ -17,12 +17,19 @@ from types import TracebackType
 from leadhand.local import daemonize, file_locks
 from leadhand.local import state_dir as home_folder
 from leadhand.local.bindings import find_binding, require_bound
-from leadhand.local.errors import StackElsewhere, StackNotStarted
+from leadhand.local.errors import StackElsewhere, StackNotStarted, StackSilent
 from leadhand.local.idle_shutdown import linger_of
 from leadhand.local.join_version import compare_settings, replace_if_older, require_usable
 from leadhand.local.prove_api import proves_itself
 from leadhand.local.python_module import only_ours, python_module
-from leadhand.local.running import API_ONLY, find_running, read_run, require_here
+from leadhand.local.running import (
+    API_ONLY,
+    SILENT_S,
+    describe_silence,
+    find_running,
+    read_run,
+    require_here,
+)
 from leadhand.local.supervisor import Commands
 from leadhand.local.user_settings import with_config
 from leadhand.local.user_state import state_folder
@@ -33,6 +40,8 @@ Say = Callable[[str], None]
 
 _PATIENCE_S = 150.0
 _LOOK_S = 0.02
+#: Seconds that services which run, but do not respond, get.
+_SILENCE_S = 30.0
 #: How often a stack that ends without an error is started.
 _STARTS = 3
 
@@ -148,6 +157,7 @@ class _Entry:
         self.say = say
         self._last_text = ""
         self._commands_lock = -1
+        self._silent_since = 0.0
         #: The id of this command's own start; '' before that.
         self._attempt = ""
 
@@ -188,8 +198,11 @@ class _Entry:
             else:
                 run = read_run(self.home)
                 is_up = bool(run) and not (self._needs_worker and run["ready"] == API_ONLY)
-                if is_up and _is_reachable(self.home, run):
-                    return run
+                if is_up:
+                    asked = time.monotonic()
+                    if _is_reachable(self.home, run):
+                        return run
+                    self._note_silence(run, asked)
                 watched = self._watch()
             self._rest(give_up)
 
@@ -201,10 +214,21 @@ class _Entry:
         os.close(lock)
         return None
 
+    def _note_silence(self, run: Mapping[str, str], asked: float) -> None:
+        """Tell once that services do not respond. Raises StackSilent if they do not for long."""
+        self._silent_since = self._silent_since or asked
+        silent_s = time.monotonic() - self._silent_since
+        if silent_s > _SILENCE_S:
+            raise StackSilent(str(self.home), describe_silence(run))
+        if silent_s > SILENT_S:
+            self._tell(f"{describe_silence(run)}; trying for {_SILENCE_S:g} s")
+
     def _watch(self) -> str:
         """Report the progress of a start; return the start's id."""
         start = self._read_start()
         attempt, stage = start.get("attempt", ""), start.get("stage", "")
+        if stage == "up":
+            return attempt
         if stage and attempt != self._attempt:
             stage = f"waiting for the services that another command starts: {stage}"
         self._tell(stage)

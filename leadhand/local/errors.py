@@ -9,7 +9,8 @@ LeadhandError
     ├── UserStateUnfit      the user's own state folder cannot be used
     ├── FolderNotBound      the state folder was not created by this user in this place
     ├── StackNotStarted     the services did not start
-    └── StackElsewhere      the stack runs, but this command cannot join it
+    ├── StackElsewhere      the stack runs, but this command cannot join it
+    └── StackSilent         the stack runs, but does not respond
 """
 
 from __future__ import annotations
@@ -137,6 +138,18 @@ class StackElsewhere(EmbeddedError):
 
     def __str__(self) -> str:
         return f"the services of {self.home!r} cannot be joined: {self.why}; {self.hint}"
+
+
+class StackSilent(EmbeddedError):
+    """The stack runs, but does not respond."""
+
+    def __init__(self, home: str, why: str) -> None:
+        super().__init__(home, why)
+        self.home = home
+        self.why = why
+
+    def __str__(self) -> str:
+        return f"{self.why}; `leadhand restart` ends the services and starts them again"
 
 
 def with_tail(text: str, tail: str) -> str:

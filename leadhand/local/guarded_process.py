@@ -53,7 +53,7 @@ class GuardedProcess:
         """Send SIGTERM, only once: a second one makes a worker abandon its steps."""
         if not self._asked:
             self._asked = True
-            self._process.send_signal(signal.SIGTERM)
+            self._send(signal.SIGTERM)
 
     def end(self, *, within_s: float, is_urgent: Callable[[], bool] = lambda: False) -> None:
         """Send SIGTERM to the process; kill its tree if it does not end in time.
@@ -70,5 +70,9 @@ class GuardedProcess:
 
     def cut(self) -> None:
         """Kill the process and all its descendants."""
-        self._process.send_signal(process_guard.CUT)
+        self._send(process_guard.CUT)
         self._process.wait(_VANISH_S)
+
+    def _send(self, number: int) -> None:
+        self._process.send_signal(number)
+        self._process.send_signal(signal.SIGCONT)  # one that is stopped would not receive it

@@ -6,7 +6,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -20,6 +20,8 @@ _LOOK_S = 0.02
 API_ONLY = "api"
 #: Seconds in which the services should have ended; the worker gets most of them.
 PATIENCE_S = 60.0
+#: Seconds without a response after which the user gets a message.
+SILENT_S = 5.0
 
 
 class Running(NamedTuple):
@@ -78,27 +80,68 @@ def kernel_id() -> str:
         return ""
 
 
+def describe_silence(run: Mapping[str, str]) -> str:
+    """Says that services do not respond, and which of their processes are stopped (SIGSTOP)."""
+    pid = run.get("pid", "")
+    stopped = _stopped_services(int(pid)) if pid.isdecimal() else []
+    if not stopped:
+        return f"the services (process {pid}) do not respond"
+    verb = "is" if len(stopped) == 1 else "are"
+    return f"the services (process {pid}) do not respond: {' and '.join(stopped)} {verb} stopped"
+
+
+def _stopped_services(supervisor: int) -> list[str]:
+    import psutil  # imported late: it is slow, and only needed here
+
+    names = []
+    with suppress(psutil.Error):
+        process = psutil.Process(supervisor)
+        for one in (process, *process.children(recursive=True)):
+            with suppress(psutil.Error):
+                if one.status() == psutil.STATUS_STOPPED:
+                    names.append("the supervisor" if one is process else _name(one.cmdline()))
+    return list(dict.fromkeys(names))
+
+
+def _name(words: Sequence[str]) -> str:
+    """The name of a service by its command line."""
+    last = words[-1] if words else ""
+    return f"the {last.replace('api', 'API')}" if last in ("api", "worker") else "Redis"
+
+
 def write_pid(lock: int) -> None:
     """Write the supervisor's process id into its lock file."""
     os.ftruncate(lock, 0)
     os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
 
 
-def end_services(home: Path, *, patience_s: float = PATIENCE_S, hands_back: bool = True) -> bool:
+def end_services(
+    home: Path,
+    *,
+    patience_s: float = PATIENCE_S,
+    hands_back: bool = True,
+    say: Callable[[str], None] = lambda _: None,
+) -> bool:
     """Stops the services of a state folder in order; returns False if none run.
 
     Without `hands_back` no step is at work that the worker would hand back: they end at once.
 
     Raises StackElsewhere if they have not ended in time, or cannot be ended from here.
     """
-    give_up = time.monotonic() + patience_s
-    asked = 0
+    began = time.monotonic()
+    give_up, asked, told = began + patience_s, 0, False
     while (running := find_running(home)) is not None:
         if running.pid and running.pid != asked:
             require_here(home, running.run)
             with suppress(ProcessLookupError):
                 os.kill(running.pid, signal.SIGTERM)
+                os.kill(running.pid, signal.SIGCONT)  # one that is stopped could not end
             asked = running.pid
+        if not told and time.monotonic() > began + SILENT_S:
+            say(
+                f"waiting for the services to end (process {running.pid}), at most {patience_s:g} s"
+            )
+            told = True
         if time.monotonic() > give_up:
             why = f"process {running.pid or 'unknown'} did not end in {patience_s:g} s"
             raise StackElsewhere(str(home), why, f"see {str(home / 'log' / 'supervisor.log')!r}")

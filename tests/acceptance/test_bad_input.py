@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
+import os
 import shlex
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +13,8 @@ from typing import Any
 import httpx2
 import pytest
 
+from leadhand.cli import _COMMANDS, cli
+from leadhand.cli.entrypoint import run
 from tests.acceptance.project import Ended, Guest, Project, pages
 
 pytestmark = pytest.mark.acceptance
@@ -212,3 +217,67 @@ def require_problem(answer: httpx2.Response, status: int) -> dict[str, Any]:
     problem: dict[str, Any] = answer.json()
     assert problem["status"] == status
     return problem
+
+
+#: The arguments of each command in a deleted folder; without an entry, the id of a session.
+_NONE = (
+    "agents doctor down flows inbox limit ls questions queues stats status store token tools top "
+    "trust workers"
+)
+ARGUMENTS = dict.fromkeys(_NONE.split(), "") | {
+    "answer": "ID x",
+    "apply": "ID",
+    "ask": "x --session ID",
+    "exit": "why",
+    "flow": "run nope",
+    "fork": "ID --from do",
+    "fsck": "",
+    "graph": "run g.json",
+    "guard": "install --agent claude",
+    "hint": "ID x",
+    "hook": "stop",
+    "import": "",
+    "kv": "get x --session ID",
+    "lock": "run x --session ID -- true",
+    "note": "ID x",
+    "notify": "x --session ID",
+    "plan": "show ID",
+    "rehome": "ID here",
+    "rename": "ID x",
+    "report": "done",
+    "retry": "ID do",
+    "skip": "ID do",
+    "spawn": "x --doer true --checker true",
+    "stack": "show",
+    "worktree": "show ID",
+    "workflow": "w.py",
+}
+#: They run until Ctrl-C, or end the services that other tests use.
+_LEFT_OUT = {"api", "down", "mcp", "restart", "ui", "up", "worker"}
+
+
+def test_a_deleted_folder_is_one_sentence_and_reading_commands_need_none(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    session = project.leadhand("spawn", "t", "--doer", "true", "--checker", "true", "--detach")
+    id_ = session.out.strip()
+    for name in [name for name in os.environ if "LEADHAND" in name]:
+        monkeypatch.delenv(name)
+    for name in ("LEADHAND_HOME", "LEADHAND_LINGER", "LEADHAND_LEASE_S", "LEADHAND_DRAIN_S"):
+        monkeypatch.setenv(name, project.env[name])
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+    assert [run(cli, [name, id_]) for name in ("wait", "show", "explain")] == [0, 0, 0]
+    assert run(cli, ["status"]) == 0
+    codes: dict[str, int] = {}
+    for name in sorted(_COMMANDS.keys() - _LEFT_OUT):
+        words = [id_ if word == "ID" else word for word in ARGUMENTS.get(name, "ID").split()]
+        codes[name] = run(cli, [name, *words])
+        shown = capsys.readouterr()
+        assert "internal error" not in shown.err + shown.out, (name, shown)
+        assert codes[name] in (0, 1, 2, 3), name
+        if name in ("ls", "spawn", "trust"):
+            assert "the current folder was deleted" in shown.err, (name, shown)

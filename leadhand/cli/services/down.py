@@ -40,7 +40,7 @@ def end_services_here(home: Path) -> bool:
     if at_work:
         verb = "continues" if at_work == 1 else "continue"
         tell(f"{plural(at_work, 'active session')} {verb} when the services start again")
-    return end_services(home, hands_back=at_work != 0)
+    return end_services(home, hands_back=at_work != 0, say=tell)
 
 
 def _count_active(run: Mapping[str, str]) -> int | None:

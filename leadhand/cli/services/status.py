@@ -23,14 +23,15 @@ def status_command(*, folder_only: bool, as_json: bool) -> int:
     """
     from leadhand.local.running import find_running
     from leadhand.local.user_state import defining_folder, state_folder
-    from leadhand.settings import environment
+    from leadhand.settings import current_folder, environment
 
     home = state_folder(environment())
     if folder_only:
         click.echo(str(home))
         return DONE
     running = find_running(home)
-    defining = defining_folder(Path.cwd(), environment())
+    folder = current_folder()
+    defining = defining_folder(folder, environment()) if folder is not None else None
     facts = _facts(home, defining, {} if running is None else {"pid": running.pid, **running.run})
     if as_json:
         echo_json(facts)

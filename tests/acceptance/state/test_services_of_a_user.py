@@ -9,9 +9,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.acceptance.project import Project
+from tests.acceptance.project import BIN, Project
 from tests.acceptance.state.user import User
-from tests.processes import runs
+from tests.processes import runs, words
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(240)]
@@ -129,6 +129,8 @@ def test_down_ends_the_services_and_the_next_command_goes_on(user: User) -> None
     shown = one.leadhand("status", "--json").json()
     assert shown["running"]
     assert shown["folder"] == str(one.state)
+    assert shown["linger_s"] == 10
+    assert "they end 10 s after the last command" in one.leadhand("status").out
     family = one.tree()
     ended = one.leadhand("down", timeout=LONG)
     assert ended.code == 0, ended.err
@@ -191,3 +193,32 @@ def test_more_agents_than_cores_work_at_once(user: User) -> None:
     wait_until(lambda: len(list(project.folder.glob("*/at-work"))) == len(sessions), timeout=LONG)
     project.write("go", "")
     assert project.leadhand("wait", *sessions, timeout=LONG).code == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("word", ["api", "valkey"])
+def test_command_says_which_service_is_stopped_and_goes_on_with_it(
+    alone: Project, tmp_path: Path, word: str
+) -> None:
+    assert alone.leadhand("ls", timeout=LONG).code == 0
+    stopped = [one for one in alone.tree() if is_service(one, word)]
+    assert stopped
+    for one in stopped:
+        one.suspend()
+    out = tmp_path / "out"
+    with out.open("w") as file:
+        command = alone.start([str(BIN / "leadhand"), "ls"], output=file)
+        wait_until(lambda: "stopped" in out.read_text(), timeout=30)
+        for one in stopped:
+            one.resume()
+        assert command.wait(LONG) == 0
+    assert f"{'the API' if word == 'api' else 'Redis'} is stopped" in out.read_text()
+    assert out.read_text().count("do not respond") == 1
+
+
+def is_service(process: psutil.Process, word: str) -> bool:
+    """Whether it is the API or the Redis server, and not its guard."""
+    own = words(process)
+    if "process_guard" in str(own):
+        return False
+    return own[-1:] == [word] or word in Path(next(iter(own), "")).name

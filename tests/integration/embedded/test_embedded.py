@@ -18,10 +18,10 @@ import pytest
 import redis
 
 from leadhand.errors import SettingInvalid
-from leadhand.local import file_locks
+from leadhand.local import connect, file_locks
 from leadhand.local.bindings import require_bound
 from leadhand.local.connect import Connection, ensure
-from leadhand.local.errors import FolderUnfit, StackElsewhere, StackNotStarted
+from leadhand.local.errors import FolderUnfit, StackElsewhere, StackNotStarted, StackSilent
 from leadhand.local.running import end_services
 from leadhand.local.supervisor import Commands
 from leadhand.settings import environment
@@ -322,6 +322,33 @@ def test_linger_that_is_no_time_is_refused_before_a_start(join: Join, text: str,
     with pytest.raises(SettingInvalid, match=r"LEADHAND_LINGER.*give seconds"):
         join(env=environment() | {"LEADHAND_LINGER": text})
     assert not (home / "start.json").exists()
+
+
+def test_services_that_do_not_respond_are_named_and_then_given_up(
+    join: Join, monkeypatch: pytest.MonkeyPatch
+):
+    connection = join()
+    stopped = [one for one in tree(connection.home) if words(one)[-1:] == ["api"]]
+    for one in stopped:
+        one.suspend()
+    monkeypatch.setattr(connect, "_SILENCE_S", 6.0)
+    said: list[str] = []
+    with pytest.raises(StackSilent, match=r"the API is stopped; `leadhand restart`"):
+        join(say=said.append)
+    assert [text for text in said if "the API is stopped; trying for 6 s" in text] == said
+    for one in stopped:
+        one.resume()
+    assert join().url == connection.url
+
+
+def test_services_end_although_their_supervisor_and_api_are_stopped(join: Join):
+    home = join().home
+    family = tree(home)
+    for one in family:
+        if one == family[0] or words(one)[-1:] == ["api"]:
+            one.suspend()
+    assert end_services(home, hands_back=False)
+    assert not any(map(runs, family))
 
 
 def test_stack_of_a_removed_folder_ends(join: Join):
