@@ -30,16 +30,21 @@ from mcp.types import (
     CONNECTION_CLOSED,
     REQUEST_TIMEOUT,
     CallToolResult,
+    ListToolsRequest,
+    ListToolsResult,
+    PaginatedRequestParams,
     TextContent,
+    Tool,
     ToolListChangedNotification,
 )
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from app.truncate import cut
+from leadhand.models.validation_messages import error_details, plain_message
 from workers.processes import environment
 from workers.registry.declared.entry import McpServer
 from workers.registry.declared.placeholders import fill
-from workers.registry.declared.served import ServedTool, ServerState, offered
+from workers.registry.declared.served import NAME, ServedTool, ServerState, offered
 from workers.tool_servers.egress import guarded_client, public_text
 from workers.tool_servers.redaction import without_values
 
@@ -189,9 +194,8 @@ class _Bridge:
         """The server's tools, page by page."""
         found, cursor = list[ServedTool](), None
         for _ in range(_PAGES):
-            page = await client.list_tools(cursor=cursor)
-            found += [_served(tool) for tool in page.tools]
-            cursor = page.next_cursor
+            tools, cursor = await _page(client, cursor, before=len(found))
+            found += tools
             if cursor is None:
                 break
         return offered(self._settings.entry, found)
@@ -286,6 +290,62 @@ def _answer_of(result: CallToolResult) -> dict[str, Any]:
     if len(json.dumps(answer)) > RESULT_BYTES:
         return {"failed": f"the result has more than {RESULT_BYTES:,} bytes"}
     return answer
+
+
+async def _page(
+    client: Client, cursor: str | None, *, before: int
+) -> tuple[list[ServedTool], str | None]:
+    """One page of the server's tools, of which `before` were on earlier pages, and the next cursor.
+
+    A malformed tool is listed by its place with what is wrong. Raises ValidationError if the page
+    is no list of tools.
+    """
+    try:
+        page = await client.list_tools(cursor=cursor)
+        return [_served(tool) for tool in page.tools], page.next_cursor
+    except ValidationError:  # the library refuses the whole page for one tool
+        raw = await _raw_page(client, cursor)
+        if not isinstance(raw.get("tools"), list):
+            raise
+    following = raw.get("nextCursor")
+    tools = [_served_or_why(before + number, tool) for number, tool in enumerate(raw["tools"])]
+    return tools, following if isinstance(following, str) else None
+
+
+async def _raw_page(client: Client, cursor: str | None) -> dict[str, Any]:
+    """A page as the server sent it; the library has no public way to get one."""
+    request = ListToolsRequest(params=PaginatedRequestParams(cursor=cursor))
+    data = request.model_dump(by_alias=True, mode="json", exclude_none=True)
+    session: Any = client.session
+    options = dict[str, Any]()
+    session._stamp(data, options)
+    raw = await session._dispatcher.send_raw_request(data["method"], data.get("params"), options)
+    found: dict[str, Any] = raw if isinstance(raw, dict) else {}
+    listed = found.get("tools")
+    # A call lists the tools that are not known to it, which would fail again.
+    known = [tool for tool in map(_valid, listed if isinstance(listed, list) else ()) if tool]
+    session._absorb_tool_listing(ListToolsResult(tools=known), complete=False)
+    return found
+
+
+def _valid(raw: object) -> Tool | None:
+    try:
+        return Tool.model_validate(raw, by_name=False)
+    except ValidationError:
+        return None
+
+
+def _served_or_why(number: int, raw: object) -> ServedTool:
+    try:
+        return _served(Tool.model_validate(raw, by_name=False))
+    except ValidationError as error:
+        first, place = error_details(error)[0], f"tools[{number}]"
+        where = "".join(f".{part}" for part in first["loc"])
+        name = raw.get("name") if isinstance(raw, dict) else None
+        why = f"the server lists it malformed: {place}{where}: {plain_message(first['msg'])}"
+        return ServedTool(
+            name=name if isinstance(name, str) and NAME.match(name) else place, why_not=why
+        )
 
 
 def _served(tool: Any) -> ServedTool:

@@ -35,6 +35,8 @@ def use_served(
     tool = next((one for one in state.tools if one.name == name), None)
     if tool is None and state.tools:
         return failed_outcome(ReasonCode.FAILED_STEP, _no_tool(server, name, state))
+    if tool is not None and tool.why_not is not None:
+        return failed_outcome(ReasonCode.FAILED_STEP, f"{who}: {tool.why_not}")
     arguments, wrong = _converted(tool, inputs.arguments)
     if wrong is not None:
         return failed_outcome(ReasonCode.FAILED_STEP, f"{who}: {wrong}")

@@ -38,6 +38,8 @@ class ServedTool(BaseModel):
     input_schema: dict[str, JsonValue] = {}
     #: Whether the server says that a second call changes nothing more.
     repeats: bool = False
+    #: What is wrong with the server's description of the tool; it may be named by its place.
+    why_not: str | None = None
 
 
 class ServerState(BaseModel):
@@ -100,13 +102,20 @@ class ServedTools:
             if state.why_not is not None:
                 yield ToolHere(name=server, kind="mcp", why_not=state.why_not)
             for tool in state.tools:
-                yield _tool(server, tool, state.why_not)
+                yield _tool(server, tool, state.why_not or tool.why_not)
 
 
 def offered(entry: McpServer, tools: Sequence[ServedTool]) -> tuple[ServedTool, ...]:
-    """Returns the MCP server's tools that its entry allows and whose names documents can use."""
-    wanted = (tool for tool in tools if entry.tools is None or tool.name in entry.tools)
-    return tuple(tool for tool in wanted if NAME.match(tool.name))
+    """Returns the MCP server's tools that its entry allows and whose names documents can use.
+
+    Malformed ones without such a name are returned, too: one may be what the entry allows.
+    """
+    return tuple(
+        tool
+        for tool in tools
+        if (NAME.match(tool.name) and (entry.tools is None or tool.name in entry.tools))
+        or (tool.why_not is not None and not NAME.match(tool.name))
+    )
 
 
 def _tool(server: str, tool: ServedTool, why_not: str | None) -> ToolHere:

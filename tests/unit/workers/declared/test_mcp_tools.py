@@ -216,3 +216,15 @@ def test_a_server_over_http_is_guarded_and_called(tmp_path: Path, monkeypatch) -
 def _listens(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def test_a_malformed_tool_takes_no_other_tool_away(servers: Servers) -> None:
+    file = SHOP.with_name("mcp_odd.py")
+    servers.world.write(f'[mcp.odd]\ncommand = "{sys.executable}"\nargs = ["-P", "{file}"]\n')
+    found = servers.ready("odd.good")
+    whys = {name: tool.why_not for name, tool in found.items() if tool.why_not is not None}
+    assert [*whys] == ["odd.bare", "odd.tools[2]", "odd.tools[3]"]
+    assert "malformed: tools[1].inputSchema: " in str(whys["odd.bare"])
+    assert "malformed: tools[2].name: " in str(whys["odd.tools[2]"])
+    assert servers.call("odd.good").text == servers.call("odd.fine").text == "done"
+    assert "tools[1].inputSchema" in why(servers.call("odd.bare"))
