@@ -40,7 +40,7 @@ class StoreFolders(NamedTuple):
     store: str
     #: The statuses of the sessions that were asked about; deleted ones are missing.
     statuses: Mapping[str, str]
-    #: The folders that are at the place, without those that were removed.
+    #: The folders that are at the place, without those that were removed or never made.
     folders: tuple[KnownFolder, ...]
 
 
@@ -70,7 +70,7 @@ class FolderIndex:
                 found += self._of(batch)
                 batch = []
         found += self._of(batch)
-        here = [one for one in found if one.view.place == place and not one.view.cleaned]
+        here = [one for one in found if one.view.place == place and _is_made(one.view)]
         return self.of_sessions(sessions)._replace(folders=tuple(here))
 
     def of_sessions(self, sessions: Sequence[str]) -> StoreFolders:
@@ -126,6 +126,16 @@ class FolderIndex:
             return
         for view in plan_views(self._store, ref, plan, fields.get("place", "")):
             yield KnownFolder(view, fields.get("cwd", ""), survey.target)
+
+
+def _is_made(view: WorktreeView) -> bool:
+    """Whether a folder should be there.
+
+    The run of a task has its folder and branch on record before its worker makes them, and then
+    records the commit from which the branch starts.
+    """
+    is_due = bool(view.plan) and view.branch is not None and view.base is None
+    return not view.cleaned and not is_due
 
 
 def plan_views(

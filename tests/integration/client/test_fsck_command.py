@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from leadhand.cli import cli
+from leadhand.cli.commands.administration import fsck as module
 from leadhand.cli.commands.administration.fsck import fsck_lines
 from leadhand.cli.entrypoint import run
 from leadhand.client.client import Client
@@ -25,7 +26,8 @@ def fsck(capsys, monkeypatch):
     def fsck(url: str, *options: str) -> tuple[int, list[str]]:
         monkeypatch.setenv("LEADHAND_URL", url)
         monkeypatch.setenv("LEADHAND_TOKEN", TOKEN)
-        code = run(cli, ["fsck", "--no-worktrees", *options])  # no worker runs here
+        folders = [] if "--worktrees" in options else ["--no-worktrees"]  # no worker runs here
+        code = run(cli, ["fsck", *folders, *(one for one in options if one != "--worktrees")])
         return code, capsys.readouterr().out.splitlines()
 
     return fsck
@@ -55,6 +57,22 @@ def test_a_lost_hint_is_found_and_mended(
         assert told["items"][0]["mended"] is True
         assert fsck(url)[0] == 0
         assert redis_client.zcard("lh:ready") == 1
+
+
+@pytest.mark.timeout(120)
+def test_folders_that_no_worker_compares_are_no_damage(
+    tmp_path: Path, store_url: str, broker_url: str, redis_client, fsck, monkeypatch
+) -> None:
+    monkeypatch.setattr(module, "_PATIENCE_S", 0.2)
+    with running(tmp_path, store_url, LEADHAND_BROKER_URL=broker_url) as url:
+        taker = {"place": "local", "queues": ["tools@local"], "roots": [], "schema_version": 99}
+        seen_ms = int(redis_client.time()[0]) * 1000
+        redis_client.hset("lh:workers", "w", json.dumps({**taker, "seen_ms": seen_ms}))
+        code, lines = fsck(url, "--worktrees")
+    assert lines[0].startswith(
+        "note    worktrees_unchecked: the folders at local were not compared"
+    )
+    assert (code, "no findings" in lines[-1]) == (0, True)
 
 
 def test_many_findings_of_one_kind_are_counted() -> None:

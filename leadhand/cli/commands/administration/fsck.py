@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 #: How many findings of one kind are shown.
 _SHOWN = 20
+#: The kind of the note that no worker of a place has compared its folders.
+_UNCHECKED = "worktrees_unchecked"
 #: How long a worker may take to begin and to compare the folders of its place, in seconds.
 _PATIENCE_S = 60.0
 
@@ -34,8 +36,8 @@ def fsck_command(*, repair: bool, no_worktrees: bool, as_json: bool) -> int:
     worker at each place compares the folders of tasks and sessions with their records. A folder
     with work that is nowhere else is named and stays, also with --repair.
 
-    Exits with 0 if there are no findings or all are repaired, with 3 if any is left. Needs a token
-    with the scope admin.
+    Exits with 0 if there are no findings or all are repaired, with 3 if any is left. Folders that
+    no worker compared in time are named, and are no finding. Needs a token with the scope admin.
     """
     from leadhand.cli.connect import open_client
 
@@ -69,8 +71,8 @@ def _audit_folders(client: Client, *, repair: bool) -> Iterator[FolderFindings]:
         except (TimeoutError, ValidationError):
             what = f"the folders at {one.place} were not compared: {why}"
             way = "leadhand fsck, once a worker there has a free slot"
-            finding = Finding(kind="worktrees_unchecked", session=None, what=what, way=way)
-            yield FolderFindings(items=[finding], found=1, left=1)
+            finding = Finding(kind=_UNCHECKED, session=None, what=what, way=way)
+            yield FolderFindings(items=[finding], found=0, left=0)  # it is no damage
         with suppress(LeadhandError):  # it is of no use any more
             client.delete(one.session, force=True)
 
@@ -95,7 +97,7 @@ def fsck_lines(view: FsckView) -> list[str]:
         if shown[finding.kind] > _SHOWN:
             continue
         whose = f"{finding.session}: " if finding.session else ""
-        done = "fixed" if finding.mended else "found"
+        done = "fixed" if finding.mended else "note" if finding.kind == _UNCHECKED else "found"
         lines.append(f"{done:<6}  {finding.kind}: {plain(whose + finding.what)}")
         if finding.way and finding.way != "leadhand fsck --repair":
             lines.append(f"        fix: {finding.way}")
