@@ -9,6 +9,7 @@ _PREFIX = "LEADHAND_"
 #: What clients and bodies read.
 CLIENT = frozenset({
     "URL", "TOKEN", "SESSION", "STEP", "ITERATION", "HOME", "REDIS_URL", "KEY", "PROMPT_FILE",
+    "RESULT_FILE",
     "DEBUG", "REDIS_SERVER", "TREE", "SESSION_TOKEN", "LOCK", "LOCK_FENCE",
     "GUARD_GLOBAL_MAX", "GUARD_STAGE_MAX", "GUARD_STALE_TIMEOUT", "LINGER",
 })  # fmt: skip

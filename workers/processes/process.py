@@ -59,6 +59,8 @@ class Command:
     timeout_s: float
     #: Written to the file that LEADHAND_PROMPT_FILE names.
     prompt: str | None = None
+    #: The doer's answer for a program that judges it: LEADHAND_RESULT_FILE names its file.
+    result: str | None = None
     #: Whether standard input is the prompt; otherwise it is empty.
     feeds_prompt: bool = True
     grace_s: float = GRACE_S
@@ -278,7 +280,9 @@ def _launch(
     env = {**command.env, MARK: mark}
     with contextlib.ExitStack() as theirs:
         if command.prompt is not None:
-            env["LEADHAND_PROMPT_FILE"] = str(_write_prompt(command))
+            env["LEADHAND_PROMPT_FILE"] = str(_write_text(command, _PROMPT, command.prompt))
+        if command.result is not None:
+            env["LEADHAND_RESULT_FILE"] = str(_write_text(command, _RESULT, command.result))
         source = command.spill / _PROMPT if _feeds(command) else Path(os.devnull)
         stdin = theirs.enter_context(source.open("rb"))
         lifeline, ours = os.pipe()
@@ -314,20 +318,20 @@ def _start(
     )
 
 
-_PROMPT = "prompt.md"
+_PROMPT, _RESULT = "prompt.md", "result.md"
 
 
 def _feeds(command: Command) -> bool:
     return command.prompt is not None and command.feeds_prompt
 
 
-def _write_prompt(command: Command) -> Path:
-    path = command.spill / _PROMPT
+def _write_text(command: Command, name: str, text: str) -> Path:
+    path = command.spill / name
     try:
         with create_file(path) as file:
-            file.write((command.prompt or "").encode(errors="replace"))
+            file.write(text.encode(errors="replace"))
     except OSError:
-        path.unlink(missing_ok=True)  # half a prompt must not keep the disk full
+        path.unlink(missing_ok=True)  # half a file must not keep the disk full
         raise
     return path
 

@@ -23,6 +23,7 @@ from workers.processes.warm_pool import Calls
 from workers.registry.agents import AgentBook
 from workers.registry.tools import ToolCatalogue
 from workers.task.inline_calls import InlineCalls
+from workers.task.inputs import as_text
 from workers.task.live_output import LiveOutput
 
 
@@ -122,11 +123,18 @@ class BodyTask:
             spill=self.spill,
             timeout_s=self.timeout_s if timeout_s is None else min(timeout_s, self.timeout_s),
             prompt=prompt,
+            result=self._judged,
             feeds_prompt=feeds_prompt,
             on_output=on_output,
             on_read=self._on_read(shows_stdout=shows_stdout),
             until=self.until,
         )
+
+    @property
+    def _judged(self) -> str | None:
+        """The doer's answer that this step judges; None for steps that judge none."""
+        work = self.inputs.get("work") if self.action is Action.CHECK else None
+        return None if work is None else str(as_text(work))
 
     def _on_read(
         self, *, shows_stdout: bool

@@ -52,6 +52,8 @@ class Gates:
     Args:
         folder: The project's folder, in which the commands run.
         until: When the hook must have answered, of the monotonic clock.
+        event: The hook's input, which each command gets on standard input. LEADHAND_RESULT_FILE
+            names a file with the agent's last message, if the input has it.
         renew: Called now and then, so that the guard knows that this hook is alive.
         is_ended: Whether the agent has ended the hook.
     """
@@ -62,6 +64,7 @@ class Gates:
         folder: Path,
         env: Mapping[str, str],
         *,
+        event: Mapping[str, object],
         until: float,
         renew: Callable[[], None],
         is_ended: Callable[[], bool],
@@ -69,6 +72,7 @@ class Gates:
         self._config = config
         self._folder = folder
         self._env = {name: value for name, value in env.items() if name not in _SECRETS}
+        self._event = event
         self._until = until
         self._renew = renew
         self._is_ended = is_ended
@@ -76,6 +80,15 @@ class Gates:
 
     def run(self) -> tuple[GateResult, ...]:
         """Run the gates (checks) in order until one fails or times out; return the results."""
+        with tempfile.NamedTemporaryFile() as said:
+            message = self._event.get("last_assistant_message")
+            if isinstance(message, str):
+                said.write(message.encode(errors="replace"))
+                said.flush()
+                self._env["LEADHAND_RESULT_FILE"] = said.name
+            return self._run()
+
+    def _run(self) -> tuple[GateResult, ...]:
         results: list[GateResult] = []
         for name in self._config.names:
             self._renew()
@@ -155,10 +168,12 @@ class Gates:
     def _command(self, command: str, gate: GateConfig) -> Ran:
         """Run a command in a process group of its own, which ends with it."""
         until = min(self._until, time.monotonic() + (gate.timeout_s or 0.0))
-        with tempfile.TemporaryFile() as output:
+        with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as given:
+            given.write(json.dumps(self._event).encode(errors="replace"))
+            given.seek(0)
             process = subprocess.Popen(  # noqa: S602 - a gate is the user's own shell command
                 command, shell=True, cwd=self._folder, env=self._env,
-                stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
+                stdin=given, stdout=output, stderr=output, start_new_session=True,
             )  # fmt: skip
             try:
                 code = self._wait(process, until)

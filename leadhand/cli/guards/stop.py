@@ -133,6 +133,7 @@ class _Stop:
             loaded.config,
             loaded.folder,
             self._env,
+            event=self._event.fields,
             until=until,
             renew=renew,
             is_ended=is_ended,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +22,20 @@ from tests.waiting import wait_until
 
 
 def gates(
-    folder: Path, *, seconds: float = 30, ended: bool = False, **config: Any
+    folder: Path,
+    *,
+    seconds: float = 30,
+    ended: bool = False,
+    event: Mapping[str, object] | None = None,
+    **config: Any,
 ) -> tuple[GateResult, ...]:
     until = time.monotonic() + seconds
     env = {**os.environ, "LEADHAND_TOKEN": "secret"}
     made = GuardConfig.model_validate(config)
-    return Gates(made, folder, env, until=until, renew=lambda: None, is_ended=lambda: ended).run()
+    return Gates(
+        made, folder, env, event=event or {}, until=until, renew=lambda: None,
+        is_ended=lambda: ended,
+    ).run()  # fmt: skip
 
 
 def outcomes(results: tuple[GateResult, ...]) -> dict[str, str]:
@@ -229,3 +239,13 @@ def test_events_of_an_agent_end_a_row_of_blocks() -> None:
     assert read("Stop") is None
     with pytest.raises(EventUnfit):
         parse_event({}, {})
+
+
+def test_gate_reads_the_hook_s_input_and_the_agent_s_last_message(tmp_path: Path) -> None:
+    event = {"session_id": "s-1", "last_assistant_message": "all \N{SNOWMAN} done"}
+    command = 'cat; cat "$LEADHAND_RESULT_FILE"; false'
+    (result,) = gates(tmp_path, event=event, gates={"build": {"command": command}})
+    assert result.output == f"{json.dumps(event)}all \N{SNOWMAN} done"
+    command = "cat; echo ${LEADHAND_RESULT_FILE-none}; false"
+    (result,) = gates(tmp_path, gates={"build": {"command": command}})
+    assert result.output == "{}none"

@@ -44,6 +44,19 @@ def test_pipeline_that_hides_the_exit_code_is_a_warning_in_the_first_iteration(b
     assert body(Action.CHECK, grep, iteration=1).warning is None
 
 
+def test_command_reads_the_doer_s_answer_in_a_file(body) -> None:
+    line = 'cat "$LEADHAND_RESULT_FILE"'
+    assert body(Action.CHECK, checking({"command": line}, "It is \N{SNOWMAN}")).text == (
+        "It is \N{SNOWMAN}"
+    )
+    doer = {
+        "task": "Do it",
+        "work": "no answer",
+        "doer": {"command": "echo ${LEADHAND_RESULT_FILE-none}"},
+    }
+    assert body(Action.AGENT, doer).text == "none"
+
+
 def test_a_slow_command_asks_for_a_retry(body) -> None:
     outcome = body(Action.CHECK, checking({"command": "sleep 60", "timeout_s": 0.5}))
     assert (outcome.word, outcome.verdict) == ("succeeded", "retry")
