@@ -43,6 +43,8 @@ from leadhand.graphs.references import (
 from leadhand.models.tool_names import is_local_tool, is_newer_kind
 
 _ITEMS_TIMEOUT_S = 60.0
+#: Joins that decide when a step is claimed whether it is skipped.
+_DECIDING = ("all", "any")
 
 
 def _retry_policy(step: GraphStep) -> RetryPolicy:
@@ -97,7 +99,7 @@ def missing_inputs(document: GraphDocument) -> list[InvalidDocument]:
 
 def _has_limits(step: GraphStep) -> bool:
     """Whether a step needs workers that know limits, joins, expectations and rules of retries."""
-    new = (step.at_once, step.expect, step.retry_on, step.join != "ended", step.jitter != JITTER)
+    new = (step.at_once, step.expect, step.retry_on, step.join, step.jitter != JITTER)
     return any(new)
 
 
@@ -161,7 +163,7 @@ class _Compiler:
 
     def nodes(self, number: int, step: GraphStep) -> list[Step]:
         """The node of a step; before it, one that makes the list of its for_each."""
-        needs = tuple(self._ids[name] for name in needs_of(step, self._scope.names))
+        needs = tuple(self._ids[name] for name in self._needs_of(step))
         called = self._called(f"steps[{number}].session", step)
         is_local = is_local_tool(step.called)
         node = Step(
@@ -191,6 +193,15 @@ class _Compiler:
         maker = self._maker(step, needs)
         changed = {"for_each": f"${{{maker.id}}}", "needs": (*needs, maker.id)}
         return [maker, node.model_copy(update=changed)]
+
+    def _needs_of(self, step: GraphStep) -> tuple[str, ...]:
+        """The steps that a step waits for; one that always runs, by default all others."""
+        needs = needs_of(step, self._scope.names)
+        if needs or step.join != "always":
+            return needs
+        others = [one for one in self._document.steps if one.join != "always"]
+        needed = {name for one in others for name in needs_of(one, self._scope.names)}
+        return tuple(one.name for one in others if one.name not in needed)
 
     def _called(self, path: str, step: GraphStep) -> ToolNode:
         if step.session is None:
@@ -228,7 +239,9 @@ class _Compiler:
 
     def _is_decided_once(self, step: GraphStep) -> bool:
         """Whether a join or a condition decides about the whole list, which is then empty."""
-        return step.join != "ended" or (step.when is not None and not self._is_of_items(step.when))
+        return step.join in _DECIDING or (
+            step.when is not None and not self._is_of_items(step.when)
+        )
 
     def _is_of_items(self, when: str | None) -> bool:
         return any(target.kind in ("item", "index") for target in self._scope.targets(when))
@@ -236,7 +249,7 @@ class _Compiler:
     def _template(
         self, step: GraphStep, arguments: Mapping[str, JsonValue], when: str | None
     ) -> Template:
-        waits = needs_of(step, self._scope.names) if step.join != "ended" else ()
+        waits = needs_of(step, self._scope.names) if step.join in _DECIDING else ()
         targets = self._scope.targets([dict(arguments), when])
         inputs = {target.name for target in targets if target.kind == "input"}
         steps = {target.name for target in targets if target.kind == "step"}
@@ -245,7 +258,7 @@ class _Compiler:
             when=when,
             names={name: self._ids[name] for name in sorted(steps)},
             inputs={name: self._scope.inputs[name] for name in sorted(inputs)},
-            join=None if step.join == "ended" else step.join,
+            join=step.join,
             waits=tuple(self._ids[name] for name in waits),
         )
 

@@ -168,8 +168,9 @@ class Template(Frozen):
     names: dict[str, NodeId] = {}
     #: The graph's inputs that it refers to.
     inputs: dict[str, JsonValue] = {}
-    #: Which of `waits` must have succeeded, so that the step is not skipped.
-    join: Literal["all", "any"] | None = None
+    #: Which of `waits` must have succeeded, so that the step is not skipped. With `ended` it also
+    #: runs if one has failed the session; with `always` however the session ends or stops.
+    join: Literal["all", "any", "ended", "always"] | None = None
     #: The nodes of the steps that it waits for, if it has a join.
     waits: tuple[NodeId, ...] = ()
 

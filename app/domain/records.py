@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator
 
@@ -217,6 +217,8 @@ class StepRecord(BaseModel):
     nonce: str | None = None
     attempt: int = 0
     lost: int = 0
+    #: Whether the end of the session, or a stop, has started it; `kept` if it had started before.
+    last: bool | Literal["kept"] = False
     failed: int = 0
     owner: str | None = None
     since: int | None = None

@@ -35,14 +35,36 @@ _BY_AGENTS = frozenset({Action.AGENT, Action.DRAFT, Action.CHECK, Action.BREAK, 
 #: Maximum number of items of a for_each.
 MAX_WIDTH = 10_000
 
+#: Joins of steps that run after the session has failed; `always` also after a stop or an exit.
+LAST = ("always", "ended")
+
 Route = dict[str, JsonValue]
 
 
 def routes(program: Program) -> dict[str, Route]:
     """Returns for each node path a route (JSON): which steps follow when the node is done."""
-    table: dict[str, Route] = {"": {**_block(program.body), "size": _work_of(program.body)}}
+    table: dict[str, Route] = {
+        "": {**_block(program.body), "size": _work_of(program.body), **_last(program)}
+    }
     _routes_of(program.body, "", table)
     return table
+
+
+def _last(program: Program) -> Route:
+    """The outermost steps that run although the session ends early, each with what it needs."""
+    needs = needs_of(program.body)
+    found: Route = {
+        node.id: {"join": node.template.join, "needs": [*needs[node.id]]}
+        for node in program.body
+        if isinstance(node, Step) and node.template and runs_last(node)
+    }
+    return {"last": found} if found else {}
+
+
+def runs_last(step: Step) -> bool:
+    """Whether a step runs although its session ends early: a single call with such a join."""
+    single = step.for_each is None and step.action is not Action.CHILD and not step.quick
+    return single and step.template is not None and step.template.join in LAST
 
 
 def stored_program(program: Program) -> StoredProgram:

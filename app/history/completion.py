@@ -22,6 +22,10 @@ def step_is_done(node: Step | Loop, step: StepRecord | None) -> bool:
     """Whether a step's successors may start: it succeeded, was skipped, or was not critical."""
     assert step is not None
     assert isinstance(node, Step)
+    if (
+        step.last is True
+    ):  # the end of the session has started it, before what it comes after was done
+        return False
     if step.state == "failed":
         return not is_critical(node)
     return step.state in ("succeeded", "skipped") and step.verdict != "terminate"

@@ -68,7 +68,7 @@ def _unmet_join(
 ) -> str | None:
     """Why a step is skipped by its join; None if it is met."""
     succeeded = [_has_succeeded(values[node], template.join) for node in template.waits]
-    if template.join is None or (all if template.join == "all" else any)(succeeded):
+    if template.join not in ("all", "any") or (all if template.join == "all" else any)(succeeded):
         return None
     if template.join == "any":
         return "none of the steps that it waits for succeeded"

@@ -97,9 +97,11 @@ class GraphStep(Document):
     for_each: ForEach | None = None
     #: The most items of the for_each that run at once; all of them if it is left out.
     at_once: Annotated[int, Field(strict=True, ge=1, le=10_000)] | None = None
-    #: The step runs once all steps that it waits for have ended: in whatever way (`ended`), if all
-    #: of them succeeded (`all`), or if one did (`any`); otherwise it is skipped.
-    join: Literal["ended", "all", "any"] = "ended"
+    #: The step runs once all steps that it waits for have ended: if all of them succeeded (`all`),
+    #: or if one did (`any`), otherwise it is skipped; in whatever way (`ended`), also if one of
+    #: them fails the session; or however the session ends or stops (`always`), like a finally.
+    #: By default in whatever way, unless the session fails.
+    join: Literal["ended", "all", "any", "always"] | None = None
     #: Whether its failure ends the session.
     critical: bool = True
     timeout_s: Seconds = TOOL_TIMEOUT_S

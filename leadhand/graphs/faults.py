@@ -128,7 +128,11 @@ def _faults_of_limits(path: str, step: GraphStep, names: Collection[str]) -> Ite
     if step.at_once is not None and step.for_each is None:
         hint = "add for_each, or leave it out"
         yield GraphFault(f"{path}.at_once", "the step has no for_each", hint, str(step.at_once))
-    if step.join != "ended" and not _waits(step, names):
+    is_call = step.tool is not None and shape_of(step.tool) != "flow" and step.for_each is None
+    if step.join == "always" and not is_call:
+        hint = "call a tool, a command or an agent once; a step before it may do more"
+        yield GraphFault(f"{path}.join", "only a single call can always run", hint, step.join)
+    if step.join in ("all", "any") and not _waits(step, names):
         hint = "name steps in depends_on, or leave it out"
         yield GraphFault(f"{path}.join", "the step waits for no other", hint, step.join)
     if step.retry_on and not step.retries and "busy" not in step.retry_on:

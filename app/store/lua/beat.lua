@@ -23,12 +23,12 @@ return function(tx)
   end
   tx.reply.lease = step.lease
   tx.reply.children = children.any_of_attempt(tx, address)
-  if not turn_records.all_open(tx, addresses.block_of(address)) then
+  if not turn_records.lets_run(tx, address, step) then
     local exited = tonumber(redis.call('HGET', tx.keys.session, 'exited_at') or 0)
     if tx.session.exit_by == address and exited <= tx.now and tx.now < exited + EXIT_GRACE_MS then
       return transaction.reply(tx, 'ok')
     end
     return transaction.reply(tx, 'cancel')
   end
-  return transaction.reply(tx, tx.session.status == 'stopping' and 'stop' or 'ok')
+  return transaction.reply(tx, tx.session.status == 'stopping' and not step.last and 'stop' or 'ok')
 end

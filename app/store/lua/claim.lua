@@ -2,18 +2,18 @@
 -- Arguments: address, nonce, worker, lease_ms, schema (the newest that the worker knows), place?, is_local? (the
 --   submitter's own worker, which gets local steps only, and all others none of these)
 -- Returns: granted(grants) | refused(why; of a lock or rate: lock) | superseded
---- @requires addresses, attempts, deadlines, dispatch, hints, locks/calls, locks/locks, programs, records, transaction
---- @requires turn_records
+--- @requires addresses, attempts, deadlines, dispatch, hints, locks/calls, locks/locks, programs, records, steps/last
+--- @requires transaction, turn_records
 
 -- Why the step cannot be claimed now; nil if it can, as far as its locks allow it.
 local function reason_to_refuse(tx, address, step)
   local args, session = tx.args, tx.session
-  if session.status ~= 'active' then return 'session ' .. session.status end
+  if session.status ~= 'active' and not last.may_run(tx, step) then return 'session ' .. session.status end
   if step.state ~= 'ready' then return step.state end
   if hints.is_early(tx, step) then return 'early' end
   if session.place ~= '' and args.place and args.place ~= session.place then return 'place' end
   if tonumber(redis.call('HGET', tx.keys.session, 'schema')) > args.schema then return 'schema' end
-  if not turn_records.all_open(tx, addresses.block_of(address)) then return 'turn closed' end
+  if not turn_records.lets_run(tx, address, step) then return 'turn closed' end
 end
 
 local function refuse(tx, why, changed)

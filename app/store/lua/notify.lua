@@ -1,7 +1,7 @@
 -- Looks at an address that the sweep found in `ready` past its time: its hint was lost, or its time has come.
 -- Arguments: address, depth (messages in its queue), called? (its ticket for a lock was called)
 -- Returns: hinted (or in line for a slot) | busy (its queue is long, and its last hint recent) | gone
---- @requires addresses, hints, locks/calls, programs, records, transaction
+--- @requires addresses, hints, locks/calls, programs, records, steps/last, transaction
 local BUSY_DEPTH = 20
 local BUSY_MS = 300000   -- while its queue is long, a hint is not repeated before this
 
@@ -9,7 +9,7 @@ return function(tx)
   local args = tx.args
   local address = args.address
   local step = transaction.read_session(tx) and records.load(tx, 'steps', address)
-  if not step or step.state ~= 'ready' or tx.session.status ~= 'active' then
+  if not step or step.state ~= 'ready' or tx.session.status ~= 'active' and not last.may_run(tx, step) then
     redis.call('ZREM', tx.shared.ready, addresses.member(tx, address))
     return transaction.reply(tx, 'gone')
   end

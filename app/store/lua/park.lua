@@ -18,7 +18,7 @@ return function(tx)
   if step.state ~= 'running' or step.fence ~= args.fence then return transaction.reply(tx, 'superseded') end
   local late = deadlines.refuse(tx, address, step, 'superseded')
   if late then return late end
-  if not turn_records.all_open(tx, addresses.block_of(address)) then
+  if not turn_records.lets_run(tx, address, step) then
     outcomes.hand_back(tx, address, step, 'step.released', {why = 'turn closed'})
     dispatch.run(tx)
     transaction.flush(tx)

@@ -65,7 +65,7 @@ def _step_text(step: GraphStep) -> str:
         parts.append(f"for each of {plain(written, most=60)}{most}")
     if step.when is not None:
         parts.append(f"when {plain(step.when, most=60)}")
-    if step.join != "ended":
+    if step.join is not None:
         parts.append(f"join {step.join}")
     if not step.critical:
         parts.append("not critical")

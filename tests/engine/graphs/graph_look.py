@@ -28,6 +28,8 @@ class Look(NamedTuple):
     live: Counter[str]
     #: The newest run of each step.
     runs: Mapping[str, int]
+    #: The steps that the end of the session or a stop has started, and that have ended.
+    last: set[str]
 
 
 class Names:
@@ -41,6 +43,9 @@ class Names:
     def of(self, address: str) -> str:
         """The step that an address is of, also that of the making of its list."""
         return str(self._program.step(address).label).removesuffix(" (list)")
+
+    def node_at(self, address: str) -> Step:
+        return self._program.step(address)
 
     def look(self, store: Store, ref: SessionRef) -> Look:
         """Read the records of a session in one round trip."""
@@ -62,6 +67,7 @@ class Names:
             begun={name for name, record in newest.items() if record} | calls.keys(),
             live=calls,
             runs=runs,
+            last={name for name, record in newest.items() if _is_last(record)},
         )
 
     def _record(self, name: str, run: int, steps: Any, turns: Any) -> dict[str, Any]:
@@ -73,5 +79,11 @@ class Names:
     def _is_done(self, name: str, record: Mapping[str, Any]) -> bool:
         if record.get("state") == "closed":
             return record["verdict"] in ("accept", "skipped")
+        if record.get("last") is True:  # what it comes after was not done
+            return False
         passed = record.get("state") == "failed" and not self.nodes[name].critical
         return passed or record.get("state") in ("succeeded", "skipped")
+
+
+def _is_last(record: Mapping[str, Any]) -> bool:
+    return bool(record.get("last")) and record["state"] in ("succeeded", "skipped", "failed")

@@ -11,6 +11,7 @@ from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome
 from app.domain.reasons import Reason, ReasonCode
 from app.domain.records import Grant, Reply
+from app.domain.routing import runs_last
 from app.errors import ControlRefused, PositionRefused, ReferenceUnresolved
 from app.operations.attempts import Work
 from app.operations.local_steps.skipping import is_skipped, skipped_outcome
@@ -85,12 +86,21 @@ class Schedule:
                     if forks < 0 or not self._fork():
                         return
                 case "failed":
+                    self._require_last("failure")
                     self._mend()
                 case "stopped":
+                    self._require_last("stop")
                     self._resume()
                 case _:
                     self._wait()
         raise AssertionError(f"it is {self._look().status} after {ROUNDS} rounds")
+
+    def _require_last(self, after: str) -> None:
+        """Steps that always run have done so, unless a user skips them."""
+        look = self._look()
+        always = {step["name"] for step in self._steps if step["join"] == "always"} - self._skipped
+        assert always <= look.last | look.done, f"{always} did not run at the {after}"
+        self.seen[f"last step at a {after}"] += len(always & look.last)
 
     # What workers do
 
@@ -165,6 +175,9 @@ class Schedule:
     def _require_order(self, grants: tuple[Grant, ...], look: Look) -> None:
         """Steps begin after what they need, beside all others, and as many as their limit says."""
         for grant in grants:
+            is_last = runs_last(self._names.node_at(grant.address))
+            if is_last and (look.status != "active" or not look.is_open):
+                continue
             missing = self._needs[self._names.of(grant.address)] - look.done
             assert not missing, f"{grant.address} began before {missing}"
         if look.is_open:

@@ -93,6 +93,16 @@ class _Graph:
         self.steps.append(step)
         self.acts[step["name"]] = [self._act() for _ in range(3)]
 
+    def add_last(self) -> None:
+        """A step that always runs, after all others."""
+        name = "at the end"
+        self.steps.append({
+            "name": name, "critical": False, "retries": 0, "backoff_s": 0, "join": "always",
+            "retry_on": [*ERRORS, DECLINED], "when": None, "when_of_item": None, "depends_on": [],
+            "expects": False, "arguments": {}, "needs": {one["name"] for one in self.steps},
+        })  # fmt: skip
+        self.acts[name] = [{"errors": [], "value": {"n": 1}}] * 3
+
     def _add_list(self, step: Step) -> None:
         rng = self._rng
         lists: list[Any] = [[], ["x"], ["x", "y", "z"], {"ref": ["inputs", "urls"]}]
@@ -172,5 +182,7 @@ def random_graph(seed: int) -> Drawn:
     graph = _Graph(rng)
     for number in range(rng.choice((2, 2, 3, 3, 4, 4, 5, 6, 9))):
         graph.add(number)
+    if Random(f"last {seed}").random() < 0.35:
+        graph.add_last()
     expecting = {step["name"] for step in graph.steps if step["expects"]}
     return Drawn(graph.steps, _INPUTS, Tools(graph.acts, expecting))

@@ -61,7 +61,7 @@ def joins(step: Any, values: Any) -> bool:
     calls = [one if isinstance(one, list) else [one] for one in found]
     good = [[type(one) is dict for one in each] for each in calls]  # neither None nor Failed
     is_any = any(not each or any(each) for each in good)
-    return {"ended": True, "all": all(map(all, good)), "any": is_any}[step["join"]]
+    return {"ended": True, "always": True, "all": all(map(all, good)), "any": is_any}[step["join"]]
 
 
 def meets(when: Any, scope: Any) -> bool:

@@ -90,7 +90,7 @@ def test_an_error_that_a_step_does_not_name_is_final(bench: Bench) -> None:
 def test_a_step_past_its_deadline_is_retried_only_if_timeout_is_named(make, on, status) -> None:
     graph = make({"name": "a", "retries": 1, "retry_on": on, "timeout_s": 5.0})
     grant = graph.grant("a")
-    graph.world.now += 16_000
+    graph.world.now += 12_000
     graph.engine.attempts.beat(graph.ref, grant)
     graph.world.later(31_000)
     assert graph.status == status

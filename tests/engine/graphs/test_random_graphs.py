@@ -29,6 +29,7 @@ AT_LEAST = {
     "skip of a step to come": 25, "skip of a failed step": 20,
     "skip by a condition": 30, "skip by a join": 10, "skip of an item": 1,
     "fork": 30, "fork with another input": 12, "fork with another tool": 4,
+    "last step at a stop": 4, "last step at a failure": 12,
     "beside another": 100, "list with a limit": 12,
 }  # fmt: skip
 

@@ -9,6 +9,49 @@ _GRAPHS = "test_a_few_graphs_notice_a_fault"
 #: Faults in verbs and in the order of steps; other tests notice some of them by other programs.
 _OF_RANDOM_GRAPHS = (
     Fault(
+        "a failed session ends without its last steps",
+        "lib/turns",
+        "and last.run(tx, last.is_failure(turn)) then return end",
+        "and false then return end",
+        _GRAPHS,
+    ),
+    Fault(
+        "a stop is acknowledged without the last steps",
+        "lib/sessions",
+        " or last.run(tx) then return end",
+        " then return end",
+        _GRAPHS,
+    ),
+    Fault(
+        "a last step does not run again after a resume",
+        "lib/control/effects",
+        "  if not failed then last.reset(tx) end\n",
+        "",
+        _GRAPHS,
+    ),
+    Fault(
+        "a resume forgets what has arrived at a last step",
+        "lib/steps/last",
+        "        redis.call('ZADD', tx.keys.arrived, 0, to .. member:sub(#from + 1))\n",
+        "",
+        "test_stop_between_two_steps_keeps_what_has_arrived",
+    ),
+    Fault(
+        "the last steps run after an abort",
+        "lib/steps/last",
+        "root.state ~= 'closed' and root.verdict ~= 'abort'",
+        "root.state ~= 'closed'",
+        "test_abort_cancels_a_last_step_that_runs",
+    ),
+    Fault(
+        "a step beside a failure delays no last step",
+        "lib/turns",
+        "  if redis.call('ZLEXCOUNT', tx.keys.running, addresses.range_below(turn)) > 0 then "
+        "return end\n",
+        "",
+        "test_step_beside_the_failure_ends_before_the_last_one_starts",
+    ),
+    Fault(
         "a graph's step to come is not skipped",
         "lib/turns",
         "  local why = skips.take(tx, addresses.within(block, name))\n",

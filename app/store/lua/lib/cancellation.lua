@@ -1,5 +1,6 @@
 -- Cancelling what is below a turn that ends early.
---- @requires addresses, events, hints, ledger, locks/calls, locks/locks, records, tree/children
+--- @requires addresses, events, hints, ledger, locks/calls, locks/locks, records, steps/last
+--- @requires tree/children
 local cancellation = {}
 
 -- Cancels a step, and aborts the child that it waits for.
@@ -23,7 +24,9 @@ end
 function cancellation.cancel_below(tx, turn)
   for _, address in ipairs(redis.call('ZRANGEBYLEX', tx.keys.live, addresses.range_below(turn))) do
     local step = records.load(tx, 'steps', address)
-    if step.state ~= 'running' then cancellation.cancel_step(tx, address, step) end
+    if not last.keep(tx, address, step, turn) and step.state ~= 'running' then
+      cancellation.cancel_step(tx, address, step)
+    end
   end
 end
 

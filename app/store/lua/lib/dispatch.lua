@@ -1,5 +1,6 @@
 -- Dispatch: at the end of a transition, ready steps are granted to the caller or hinted to workers.
---- @requires addresses, attempts, hints, locks/locks, programs, records, turns, webhooks
+--- @requires addresses, attempts, hints, locks/locks, programs, records, steps/last, turns
+--- @requires webhooks
 local dispatch = {}
 
 -- Whether a step may be granted to the worker that released it: it is quick, and holds its folder already.
@@ -25,10 +26,19 @@ local function take_from_line(tx, take)
   end
 end
 
+-- Hints the steps that run while the session ends or stops.
+local function offer_last(tx)
+  for name in pairs(tx.freed) do hints.top_up(tx, name) end
+  for _, address in ipairs(tx.released) do
+    local step = records.load(tx, 'steps', address)
+    if step.state == 'ready' and last.may_run(tx, step) then hints.offer(tx, address) end
+  end
+end
+
 -- Grants the steps that this transition released while the caller takes quick ones, and hints the rest.
 function dispatch.run(tx)
   turns.end_if_spent(tx)
-  if tx.session.status ~= 'active' then return end
+  if tx.session.status ~= 'active' then return offer_last(tx) end
   for name in pairs(tx.freed) do hints.top_up(tx, name) end
   local take = tx.args.take or {}
   for _, address in ipairs(tx.released) do

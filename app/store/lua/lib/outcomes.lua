@@ -45,7 +45,8 @@ local ENDING = {workspace = {accept = 'accepted', terminate = 'terminated'},
 
 -- Warns of a failed step that does not end its block.
 local function warn_of_failure(tx, address, r, word, reason)
-  if word ~= 'failed' or r.critical or r.action == 'check' then return end
+  local ends = r.critical and not records.load(tx, 'steps', address).last
+  if word ~= 'failed' or ends or r.action == 'check' then return end
   local ended = r.action == 'child' and reason and reason.text   -- an aborted child has not failed
   local how = ended and ' was passed over' or ' failed and was passed over'
   local failure = address == tx.args.address and tx.args.failure
@@ -84,7 +85,7 @@ end
 -- Ends a running or parked step, once, and releases what follows.
 function outcomes.finish(tx, address, step, word, verdict, reason, text)
   local block = addresses.block_of(address)
-  local open = turn_records.all_open(tx, block)
+  local open = turn_records.all_open(tx, block) and step.last ~= true   -- one that a stop has started releases nothing
   shares.leave_out_wait(tx, step)
   if open then shares.cover(tx, block, programs.route_of(tx, address).weight) end
   record(tx, address, step, word, verdict, reason, text)
@@ -106,7 +107,7 @@ function outcomes.fail_attempt(tx, address, step, reason, retryable, text)
   local r = programs.route_of(tx, address)
   step.failed = (step.failed or 0) + 1
   usage.tally(tx, address, 'attempts_failed')
-  if not (retryable and step.failed <= r.retries and turn_records.all_open(tx, addresses.block_of(address))) then
+  if not (retryable and step.failed <= r.retries and turn_records.lets_run(tx, address, step)) then
     return outcomes.finish(tx, address, step, 'failed', tx.args.verdict, reason, text)
   end
   step.failure = tx.args.failure or (reason and reason.text)   -- for the next attempt
@@ -118,7 +119,7 @@ end
 function outcomes.hand_back(tx, address, step, kind, fields)
   fields.fence = step.fence
   events.emit(tx, kind, address, fields)
-  if turn_records.all_open(tx, addresses.block_of(address)) then
+  if turn_records.lets_run(tx, address, step) then
     retries.make_ready(tx, address, step)
   else
     cancellation.cancel_step(tx, address, step)

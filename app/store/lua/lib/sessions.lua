@@ -1,6 +1,6 @@
 -- The status of the session: changing it, and the consequences of its end.
 --- @requires addresses, budgets, events, facts, indexes/changes, labels, locks/calls, locks/locks, parts, quotas
---- @requires records, steps/shares, tree/children, tree/detachment, usage/statistics, webhooks
+--- @requires records, steps/last, steps/shares, tree/children, tree/detachment, usage/statistics, webhooks
 local sessions = {}
 
 -- Writes the fields of a new session, which is active from now on.
@@ -155,10 +155,11 @@ function sessions.finish(tx, status, reason)
   report_to_parent(tx)
 end
 
--- Makes a stopping session stopped, once its last running step and its children have stopped.
+-- Makes a stopping session stopped, once its running steps and its children have stopped, and its last steps have
+-- ended.
 function sessions.stop_if_idle(tx)
   if tx.session.status ~= 'stopping' then return end
-  if redis.call('ZCARD', tx.keys.running) > 0 or children.any_at_work(tx) then return end
+  if redis.call('ZCARD', tx.keys.running) > 0 or children.any_at_work(tx) or last.run(tx) then return end
   sessions.set_status(tx, 'stopped')
   sessions.schedule_deletion(tx)
   locks.release_all(tx)

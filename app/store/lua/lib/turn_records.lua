@@ -1,5 +1,5 @@
 -- The records of turns (runs of loops and of for_each nodes): opening and reading them, and what limits an iteration.
---- @requires addresses, programs, records, steps/shares
+--- @requires addresses, programs, records, steps/last, steps/shares
 local turn_records = {}
 
 -- Writes the record of a new turn.
@@ -18,6 +18,11 @@ function turn_records.all_open(tx, block)
     if around.iteration > 0 and turn.iteration ~= around.iteration then return false end
   end
   return true
+end
+
+-- Whether a step may start or go on: the turns around it let steps start, or it runs at the end of the session.
+function turn_records.lets_run(tx, address, step)
+  return turn_records.all_open(tx, addresses.block_of(address)) or last.may_run(tx, step)
 end
 
 -- The iteration limit that a resume sets: for the loop that it names, else for the outermost loops.

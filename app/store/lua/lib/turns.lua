@@ -1,6 +1,7 @@
 -- The walk through a program: nodes start, arrive at joins, iterate, end early, close; one may lead to many others.
 --- @requires addresses, budgets, cancellation, conditions, events, hints, joins, ledger, locks/locks, programs
---- @requires records, sessions, steps/items, steps/shares, steps/skips, tree/children, turn_records, usage/statistics
+--- @requires records, sessions, steps/items, steps/last, steps/shares, steps/skips, tree/children, turn_records
+--- @requires usage/statistics
 local turns = {}
 local STATUS = {accept = 'completed', exit = 'exited', abort = 'aborted'}   -- of a session, by the root's verdict
 
@@ -102,13 +103,13 @@ function turns.start_item(tx, id, turn)
   if skipped then return turns.arrive_item(tx, id, skipped) end
 end
 
--- Closes a turn that is ending, once no child and no step runs below it.
+-- Closes a turn that is ending, once no child and no step runs below it, and the last steps have ended.
 function turns.try_close(tx, id, turn)
   turn.id = id
   if children.abort_below(tx, turn) then return end
-  if redis.call('ZLEXCOUNT', tx.keys.running, addresses.range_below(turn)) == 0 then
-    turns.close(tx, id, turn.verdict, turn.reason)
-  end
+  if redis.call('ZLEXCOUNT', tx.keys.running, addresses.range_below(turn)) > 0 then return end
+  if id == '' and turn.verdict ~= 'abort' and last.run(tx, last.is_failure(turn)) then return end
+  turns.close(tx, id, turn.verdict, turn.reason)
 end
 
 -- Ends a turn before its join is complete: cancels waiting steps below, and running ones learn it by their heartbeat.

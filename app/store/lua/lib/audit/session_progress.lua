@@ -1,5 +1,6 @@
 -- The audit's checks of one session: what keeps it from going on.
---- @requires addresses, audit/findings, records, sessions, tree/children, turns
+--- @requires addresses, audit/findings, records, sessions, steps/last, tree/children
+--- @requires turns
 local session_progress = {}
 
 -- Whether the end of a child is still being reported.
@@ -26,6 +27,7 @@ local function check_turns(tx)
     if turn then turn.id = nil end
   end
   if redis.call('ZCARD', tx.keys.running) > 0 or children.any_at_work(tx) or hears_soon(tx) then return end
+  if last.any_at_work(tx) then return end
   if tx.session.status == 'stopping' then
     findings.add(tx, 'stop_stuck', tx.args.session, 'it is stopping, but no step runs', sessions.stop_if_idle)
   elseif tx.session.status == 'active' and redis.call('ZCARD', tx.keys.live) == 0

@@ -1,6 +1,6 @@
 -- What each control does to the session.
 --- @requires addresses, budgets, events, indexes/changes, locks/locks, migrate, outcomes, plans/progress, programs
---- @requires records, resume, sessions, steps/shares, tree/children, turns, work_diffs
+--- @requires records, resume, sessions, steps/last, steps/shares, tree/children, turns, work_diffs
 local effects = {}
 
 -- Changes the status, and emits that.
@@ -88,6 +88,7 @@ function effects.resume(tx)
     resume.reopen_root(tx)
     redis.call('HSET', tx.keys.session, 'revived', tx.clock)   -- tokens of the session's life before are void
   end
+  if not failed then last.reset(tx) end
   release_ready(tx)
   if tx.args.again then resume.run_again(tx, tx.args.again, tx.args.levels or {}, tx.args.threads) end
   close_quiet(tx)

@@ -30,7 +30,7 @@ end
 -- Retries a step whose service was busy. That is no failed attempt, and has a number of tries of its own.
 function retries.retry_busy(tx, address, step, reason)
   local busy, before = tx.args.busy, step.busy or 0
-  local may_start = turn_records.all_open(tx, addresses.block_of(address))
+  local may_start = turn_records.lets_run(tx, address, step)
   if not busy or before >= busy.tries or not may_start then return false end
   step.busy = before + 1
   retry_later(tx, address, step, reason, busy.after_ms or math.min(1000 * 2 ^ before, 60000))

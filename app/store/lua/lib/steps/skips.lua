@@ -19,6 +19,11 @@ function skips.load(tx, name)
   return cjson.decode(text)
 end
 
+-- Whether the next run of a node is to be skipped.
+function skips.is_marked(tx, name)
+  return tx.session.skips ~= '' and redis.call('HEXISTS', tx.keys.skips, name) == 1
+end
+
 -- Removes the marks of the items of a for_each.
 function skips.forget_items(tx, place)
   if tx.session.skips == '' then return end

@@ -1,0 +1,161 @@
+"""Steps with the joins `always` and `ended`, which run although the session fails or stops."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from leadhand.graphs.documents import GraphDocument
+from tests.engine.driving import LEASE_MS, Bench
+from tests.engine.graphs.graph_world import GraphWorld
+from tests.engine.world import World
+
+WORK: dict[str, Any] = {"name": "work"}
+CLEAN: dict[str, Any] = {"name": "clean", "join": "always"}
+AFTER: dict[str, Any] = {"name": "after", "depends_on": ["work"]}
+
+
+def graph(bench: Bench, *steps: dict[str, Any]) -> GraphWorld:
+    return GraphWorld(World.of(bench), steps)
+
+
+def broken(**_: Any) -> None:
+    raise ValueError("it is broken")
+
+
+def test_step_that_always_runs_comes_after_all_others(bench: Bench) -> None:
+    world = graph(bench, CLEAN, WORK, AFTER, {"name": "beside"})
+    world.run()
+    assert (world.status, world.called[-1], len(world.called)) == ("completed", "clean", 4)
+
+
+def test_step_that_always_runs_does_so_after_a_critical_failure(bench: Bench) -> None:
+    second = {**CLEAN, "name": "tell", "depends_on": ["clean"]}
+    world = graph(bench, WORK, AFTER, CLEAN, second)
+    world.run(work=broken)
+    assert world.called == ["work", "clean", "tell"]
+    assert world.status == "failed"
+    assert world.result.reason is not None
+    assert world.result.reason.text == "it is broken"
+    assert world.result.results["clean"] == {}
+
+
+def test_failure_of_the_last_step_leaves_the_reason_of_the_session(bench: Bench) -> None:
+    world = graph(bench, WORK, CLEAN)
+    world.run(work=broken, clean=lambda: [][0])
+    view = world.engine.queries.session(world.id)
+    assert view.reason is not None
+    assert (view.status, view.reason.text) == ("failed", "it is broken")
+    assert any("clean" in one for one in view.warnings)
+
+
+def test_step_beside_the_failure_ends_before_the_last_one_starts(bench: Bench) -> None:
+    world = graph(bench, WORK, {"name": "beside"}, CLEAN)
+    beside = world.grant("beside")
+    world.carry_out(world.grant("work"), {"work": broken})
+    assert sorted(world.engine.store.names(world.ref, "steps")) == ["beside", "work"]
+    assert world.engine.attempts.beat(world.ref, beside).word == "cancel"
+    world.engine.attempts.release(world.ref, beside, why="cancelled")
+    world.run()
+    assert (world.called, world.status) == (["work", "clean"], "failed")
+
+
+def test_resume_after_a_failure_runs_the_last_step_again_at_the_end(bench: Bench) -> None:
+    world = graph(bench, WORK, AFTER, {**CLEAN, "depends_on": ["after"]})
+    world.run(work=broken)
+    assert world.called == ["work", "clean"]
+    world.calls.clear()
+    world.engine.control.apply(world.id, "resume")
+    world.run()
+    assert (world.called, world.status) == (["work", "after", "clean"], "completed")
+
+
+def test_stop_is_acknowledged_once_the_last_step_has_ended(bench: Bench) -> None:
+    world = graph(bench, WORK, AFTER, CLEAN)
+    work = world.grant("work")
+    world.engine.control.apply(world.id, "stop")
+    assert world.engine.attempts.beat(world.ref, work).word == "stop"
+    world.engine.attempts.release(world.ref, work, why="stop")
+    assert world.status == "stopping"
+    grant = world.grant("clean")
+    assert world.engine.attempts.beat(world.ref, grant).word == "ok"
+    world.carry_out(grant, {})
+    assert world.status == "stopped"
+    world.world.hints.clear()
+    world.engine.control.apply(world.id, "resume")
+    world.run()
+    assert (world.called, world.status) == (["clean", "work", "after", "clean"], "completed")
+
+
+def test_stop_between_two_steps_keeps_what_has_arrived(bench: Bench) -> None:
+    world = graph(bench, WORK, {"name": "beside"}, {**CLEAN, "depends_on": ["work", "beside"]})
+    world.carry_out(world.grant("work"), {})
+    world.engine.control.apply(world.id, "stop")
+    world.carry_out(world.grant("clean"), {})
+    assert world.status == "stopped"
+    world.world.hints.clear()
+    world.engine.control.apply(world.id, "resume")
+    world.run()
+    assert (world.called, world.status) == (["work", "clean", "beside", "clean"], "completed")
+
+
+def test_last_step_whose_worker_is_lost_runs_again(bench: Bench) -> None:
+    world = graph(bench, WORK, CLEAN)
+    world.engine.control.apply(world.id, "stop")
+    world.grant("clean")
+    world.world.hints.clear()
+    world.world.later(LEASE_MS + 2_000)
+    world.world.later(60_000)
+    assert world.status == "stopping"
+    world.run()
+    assert (world.called, world.status) == (["clean"], "stopped")
+
+
+def test_last_step_is_retried_while_the_session_ends(bench: Bench) -> None:
+    world = graph(bench, WORK, {**CLEAN, "retries": 1, "backoff_s": 0})
+    tries = iter((broken, lambda: "done"))
+    world.run(work=broken, clean=lambda: next(tries)())
+    assert (world.called, world.status) == (["work", "clean", "clean"], "failed")
+    assert world.result.results["clean"] == "done"
+
+
+def test_exit_runs_the_last_step_and_abort_does_not(bench: Bench) -> None:
+    world = graph(bench, WORK, CLEAN)
+    world.engine.control.apply(world.id, "exit", reason="enough")
+    world.world.hints[:] = [one for one in world.world.hints if one[1] == "clean"]
+    world.run()
+    assert (world.called, world.status) == (["clean"], "exited")
+    world = graph(bench, WORK, CLEAN)
+    world.engine.control.apply(world.id, "stop")
+    world.engine.control.apply(world.id, "abort")
+    world.run()
+    assert (world.called, world.status) == ([], "aborted")
+
+
+def test_abort_cancels_a_last_step_that_runs(bench: Bench) -> None:
+    world = graph(bench, WORK, CLEAN)
+    world.engine.control.apply(world.id, "stop")
+    grant = world.grant("clean")
+    world.engine.control.apply(world.id, "abort")
+    assert world.engine.attempts.beat(world.ref, grant).word == "cancel"
+    world.engine.attempts.release(world.ref, grant, why="cancelled")
+    assert world.status == "aborted"
+
+
+def test_join_ended_runs_after_a_critical_failure_of_what_it_waits_for(bench: Bench) -> None:
+    told = {"name": "told", "depends_on": ["work"], "join": "ended"}
+    late = {"name": "late", "depends_on": ["after"], "join": "ended"}
+    world = graph(bench, WORK, AFTER, told, late)
+    world.run(work=broken)
+    assert (world.called, world.status) == (["work", "told"], "failed")
+    world = graph(bench, WORK, told)
+    world.engine.control.apply(world.id, "stop")
+    assert world.status == "stopped"
+
+
+def test_only_a_single_call_can_always_run() -> None:
+    each = {"tool": "echo", "for_each": [1], **CLEAN}
+    with pytest.raises(ValidationError, match="only a single call can always run"):
+        GraphDocument.model_validate({"steps": [each]})
