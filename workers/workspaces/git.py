@@ -134,8 +134,10 @@ class Git:
             if code < 0:
                 raise GitFailed(arguments[0], f"it was ended by signal {-code}")
             lock = blocking_lock(err, self.folder) if code else None
-            if lock is None or _NOT_AGAIN in arguments:
+            if lock is None:
                 return code, out, err
+            if _NOT_AGAIN in arguments:
+                raise GitLocked(lock, find_holders([lock]).get(lock))
             until = until or time.monotonic() + LOCK_WAIT_S
             self._await_lock(lock, until)
 

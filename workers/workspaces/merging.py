@@ -146,6 +146,7 @@ def conclude(git: Git, path: Path, wanted: Wanted, begun: Rebased, *, resolver: 
     attempt.
     """
     here = git.at(path)
+    here.remove_stale(locks_of(path, ""))  # of the resolver's git, if that was killed
     if _read_owner(here) != _owner(wanted, begun.old, begun.tip):
         return _used(begun)
     left = _go_on(here, begun)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import threading
 from pathlib import Path
@@ -239,6 +240,24 @@ def test_conflict_is_left_for_the_resolver_and_then_concluded(case: Case) -> Non
     assert (case.show("one"), case.show("more")) == ("a and b", "m")
     assert case.subjects == ["a: one", "b: one, more"]
     check_untouched(case)
+
+
+def test_locks_that_the_resolvers_killed_git_left_do_not_stop_the_merge(case: Case) -> None:
+    case.commit("a", one="a\n")
+    case.commit("b", one="b\n")
+    case.merge("a")
+    begun = case.rebase("b")
+    (case.path / "one.txt").write_text("a and b\n")
+    locks = [
+        case.path / git(case.path, "rev-parse", "--git-path", name)
+        for name in ("HEAD.lock", "index.lock", "REBASE_HEAD.lock")
+    ]
+    for lock in locks:
+        lock.touch()
+        os.utime(lock, (1, 1))
+    case.land("b", case.conclude("b", begun, resolver=True))
+    assert case.subjects == ["a: one", "b: one"]
+    assert not any(lock.exists() for lock in locks)
 
 
 def test_second_conflict_of_a_branch_is_resolved_on_top_of_the_first(case: Case) -> None:
