@@ -19,7 +19,7 @@ PIP := $(PY) -m pip --disable-pip-version-check
 PACKAGES := app tasks workers api leadhand
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev agents demo check test test-again test-fast test-servers test-slow faults fuzz bench profile chaos fmt docs docs-build docs-serve recording screenshots lock clean
+.PHONY: help setup setup-dev agents demo check test test-acl test-again test-fast test-servers test-slow faults fuzz bench profile chaos fmt docs docs-build docs-serve recording screenshots lock clean
 
 help: ## show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -126,6 +126,9 @@ test: setup-dev agents ## the tests, in WORKERS processes with branch coverage a
 	$(PY) $(TEST) -n $(WAITING) tests $(addprefix --ignore=,$(filter tests/%,$(MEASURED))) || ended=1; \
 	exit $$ended
 	$(PY) -m tests.servers --only-further --at-most 1 -q -n $(WORKERS) --dist worksteal
+
+test-acl: setup-dev ## engine and integration tests as the users of deploy/redis/users.acl
+	$(PY) $(TEST) -n $(WORKERS) --acl tests/engine tests/integration
 
 test-again: setup-dev ## the tests that failed in the last run, once more and one by one
 	$(PY) -m pytest -v --tb=short --last-failed --last-failed-no-failures none -m "not slow and not faults"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import kombu.pools
@@ -14,13 +14,15 @@ import redis
 from hypothesis import HealthCheck, settings
 
 from leadhand.local.redis_server import RedisServer
-from tests import servers
+from tests import redis_users, servers
 from tests.long_first import long_first
 from tests.real_agents import versions, why_missing
+from tests.redis_users import User
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--redis-server", help="run on this server program, not on the packaged one")
+    parser.addoption("--acl", action="store_true", help="engines and services as users of a fleet")
     parser.addoption("--screenshots", metavar="DIR", help="write those of the dashboard here")
 
 
@@ -108,22 +110,30 @@ def user_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def redis_url(user_state: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A server for this test process; fixtures empty it before use."""
+    """A server for this test process, for a user with all rights; fixtures empty it before use."""
     home = tmp_path_factory.mktemp("redis server") / ".leadhand"
     with RedisServer(home, program=servers.chosen()) as server:
+        redis_users.define(server.url)
         yield server.url
 
 
+@pytest.fixture(scope="session")
+def as_user(request: pytest.FixtureRequest) -> Callable[[str, User], str]:
+    """Returns the URL of the server for a user of a fleet; without --acl, for the one of all."""
+    with_acl = bool(request.config.getoption("--acl"))
+    return redis_users.as_user if with_acl else redis_users.in_database
+
+
 @pytest.fixture
-def store_url(redis_url: str) -> str:
-    """The same server, with all of its databases empty; db 0 is the state's, db 1 the broker's."""
-    return _emptied(redis_url)
+def store_url(redis_url: str, as_user: Callable[[str, User], str]) -> str:
+    """The same server, with all of its databases empty, for the API of a fleet."""
+    return as_user(_emptied(redis_url), "api")
 
 
 @pytest.fixture(scope="module")
-def module_store_url(redis_url: str) -> str:
+def module_store_url(redis_url: str, as_user: Callable[[str, User], str]) -> str:
     """The same server, emptied once per test module."""
-    return _emptied(redis_url)
+    return as_user(_emptied(redis_url), "api")
 
 
 #: Where API and workers that tests start remember their stores.
@@ -148,14 +158,15 @@ def _emptied(url: str) -> str:
 
 
 @pytest.fixture
-def broker_url(store_url: str) -> str:
-    return store_url.removesuffix("/0") + "/1"
+def broker_url(store_url: str, redis_url: str, as_user: Callable[[str, User], str]) -> str:
+    """The same server's database of messages, for the broker's user."""
+    return as_user(redis_url, "broker")
 
 
 @pytest.fixture
-def redis_client(store_url: str) -> Iterator[redis.Redis]:
-    """A client of the emptied server, answering text."""
-    with redis.Redis.from_url(store_url, decode_responses=True) as client:
+def redis_client(store_url: str, redis_url: str) -> Iterator[redis.Redis]:
+    """A client of the emptied server with all rights, answering text."""
+    with redis.Redis.from_url(redis_url, decode_responses=True) as client:
         yield client
 
 

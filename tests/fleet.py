@@ -14,6 +14,7 @@ from app.settings import Settings
 from leadhand.models.documents import Doer, LoopDocument, WorkflowDocument
 from leadhand.models.views import ResultView
 from tasks.bootstrap import make_engine
+from tests.redis_users import of_worker
 from tests.waiting import wait_until
 
 RUNS = ("active", "waiting", "stopping", "exiting", "aborting")
@@ -52,11 +53,12 @@ class Fleet:
         self, name: str, *, within: Sequence[str] = (), **env: str
     ) -> subprocess.Popen[bytes]:
         """Start a worker, and wait for nothing."""
+        as_worker = {"LEADHAND_REDIS_URL": of_worker(self.env["LEADHAND_REDIS_URL"])}
         with (self.folder / f"{name}.log").open("wb") as log:
             process = subprocess.Popen(
                 [*within, sys.executable, "-P", "-m", "leadhand.serve", "worker"],
                 cwd=self.folder,
-                env={**self.env, "LEADHAND_WORKER_NAME": name, **env},
+                env={**self.env, "LEADHAND_WORKER_NAME": name, **as_worker, **env},
                 stdout=log,
                 stderr=log,
                 start_new_session=True,

@@ -326,6 +326,13 @@ def of_store(redis: Redis, prefix: str = "lh") -> Iterator[Broken]:
             yield Broken("no key without a deadline", key, "it has no TTL")
 
 
+def of_users(redis: Redis) -> Iterator[Broken]:
+    """That no process lacked a right, as far as the server remembers: since its last start."""
+    for entry in redis.acl_log():
+        if entry["reason"] != "auth":
+            yield Broken("each user has its rights", str(entry["username"]), str(entry["object"]))
+
+
 def of_audit(engine: Engine) -> Iterator[Broken]:
     """That `leadhand fsck` has nothing to say of what lies in Redis."""
     cursor: str | None = None

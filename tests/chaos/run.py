@@ -29,6 +29,7 @@ from tests.chaos.promises import (
     of_plan,
     of_session,
     of_store,
+    of_users,
 )
 from tests.chaos.records import Body, Record, account_of, with_children
 from tests.chaos.stack import Stack
@@ -147,6 +148,7 @@ def _broken(stack: Stack, driver: Driver, breaker: Breaker) -> Iterator[Broken]:
             yield Broken("who asks is answered", str(one.session), f"{one.troubles}")
     _wait_for(lambda: not list(of_store(stack.server.client())), 20)
     yield from of_store(stack.server.client())
+    yield from of_users(stack.server.client())
     yield from of_audit(stack.engine)
     for told in of_folders(stack.engine, stack.folder / "worktrees", stack.places):
         yield Broken("each worktree has its records", "worktrees", told)

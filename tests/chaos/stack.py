@@ -28,6 +28,7 @@ from tasks.bootstrap import make_engine
 from tests import servers
 from tests.chaos import inline_load, killing_git
 from tests.chaos.flow_load import AGENT
+from tests.redis_users import as_user, lines
 from tests.waiting import wait_until
 from tests.wire import Wire
 
@@ -36,7 +37,7 @@ SECRET = "secret of the chaos"
 _CONFIGURATION = """\
 port {port}
 bind 127.0.0.1
-requirepass {password}
+aclfile users.acl
 dir .
 appendonly yes
 appendfsync always
@@ -56,7 +57,10 @@ usage = {{cost_usd = "cost", input_tokens = "in", output_tokens = "out"}}
 
 
 class Server:
-    """A Redis that fsyncs always, and comes back with all that it answered."""
+    """A Redis that fsyncs always, and comes back with all that it answered.
+
+    API, workers and broker have the users of deploy/; `url` is for the user who breaks it.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -65,9 +69,10 @@ class Server:
         self._password = secrets.token_hex(16)
         self.process: subprocess.Popen[bytes] | None = None
         self.url = f"redis://:{self._password}@127.0.0.1:{self._port}/0"
-        (folder / "redis.conf").write_text(
-            _CONFIGURATION.format(port=self._port, password=self._password)
-        )
+        (folder / "redis.conf").write_text(_CONFIGURATION.format(port=self._port))
+        users = [line for line in lines() if not line.startswith("user default ")]
+        users.append(f"user default on >{self._password} ~* &* +@all")
+        (folder / "users.acl").write_text("\n".join(users) + "\n")
 
     def client(self, db: int = 0) -> Redis:
         """One that gives up soon: whoever breaks the server is not to wait for it."""
@@ -249,9 +254,8 @@ class Stack:
         self._add(name, "worker", more)
 
     def _add(self, name: str, kind: Literal["worker", "api"], more: Mapping[str, str]) -> None:
-        broker = self.server.url.removesuffix("/0") + "/1"
-        store_wire = self._held.enter_context(Wire(self.server.url))
-        broker_wire = self._held.enter_context(Wire(broker))
+        store_wire = self._held.enter_context(Wire(as_user(self.server.url, kind)))
+        broker_wire = self._held.enter_context(Wire(as_user(self.server.url, "broker")))
         env = {
             **self._env(store_wire.url, broker_wire.url),
             "LEADHAND_SPILL": str(self.folder / "spill"),
@@ -276,10 +280,8 @@ class Stack:
 
     def _own_engine(self) -> Engine:
         """What no document says yet is started through an engine of our own, on a straight wire."""
-        broker = self.server.url.removesuffix("/0") + "/1"
-        engine, celery = make_engine(
-            Settings.from_env(self._env(self.server.url, broker)), tries=20
-        )
+        urls = [as_user(self.server.url, user) for user in ("api", "broker")]
+        engine, celery = make_engine(Settings.from_env(self._env(*urls)), tries=20)
         self._held.callback(celery.close)
         return engine
 

@@ -60,9 +60,9 @@ def empties(iteration):
 
 
 @pytest.fixture
-def world(store_url: str, tmp_path: Path) -> World:
+def world(store_url: str, redis_url: str, tmp_path: Path) -> World:
     (tmp_path / "judging.py").write_text(CODE)
-    (tmp_path / "url").write_text(store_url)
+    (tmp_path / "url").write_text(redis_url)
     (tmp_path / "called").touch()
     return World(store_url)
 

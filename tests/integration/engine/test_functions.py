@@ -20,8 +20,8 @@ NOBODY = SessionRef("nobody", "nobody")
 
 
 @pytest.fixture
-def server(store_url: str) -> Iterator[redis.Redis]:
-    with connect(store_url) as client:
+def server(store_url: str, redis_url: str) -> Iterator[redis.Redis]:
+    with connect(redis_url) as client:
         client.function_flush()
         yield client
         client.function_flush()
