@@ -33,6 +33,7 @@ LeadhandError
 └── StoreAway               Redis does not answer
     ├── StoreFull           Redis is out of memory
     ├── StoreForbids        Redis refuses the user or password
+    ├── StoreUnfit          Redis or its URL must be changed: rights, settings, certificate
     ├── StoreReadOnly       Redis cannot write to its disk
     └── StoreUnknown        Redis holds other data, or none, and this was not accepted
 """
@@ -425,6 +426,19 @@ class StoreForbids(StoreAway):
     def __str__(self) -> str:
         refused = f"Redis at {self.url} refuses the user or password of {self.setting}"
         return f"{refused}; set the right ones there"
+
+
+class StoreUnfit(StoreAway):
+    """Redis or its URL must be changed before Leadhand can use it."""
+
+    def __init__(self, url: str, why: str, setting: str = "LEADHAND_REDIS_URL") -> None:
+        super().__init__(url)
+        self.args = (url, why, setting)
+        self.why = why
+        self.setting = setting
+
+    def __str__(self) -> str:
+        return f"the Redis of {self.setting} at {self.url} cannot be used: {self.why}"
 
 
 class StoreReadOnly(StoreAway):

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from app.errors import SettingInvalid
+from app.redis_url import SCHEMES, normalize
 from leadhand.models.documents import Budget
 from leadhand.models.variables import misspelt
 
@@ -198,8 +199,7 @@ class Settings(BaseModel):
         if env.get("HOME"):
             values["user_home"] = env["HOME"]
         values["state_home"] = _state_home(env, needed="state_dir" not in values)
-        _check_redis_url(str(values.get("redis_url", "")))
-        values.setdefault("broker_url", values.get("redis_url", ""))
+        values |= _redis_urls(values)
         try:
             return cls.model_validate(values)
         except ValidationError as error:
@@ -231,10 +231,22 @@ def _state_home(env: Mapping[str, str], *, needed: bool) -> Path:
 _LEAST = {"secret": 32, "secret_other": 32, "api_token": 16}
 
 
+def _redis_urls(values: Mapping[str, object]) -> dict[str, str]:
+    """The URLs of Redis and of the broker, normalized. Raises SettingInvalid."""
+    url = str(values.get("redis_url", ""))
+    _check_redis_url(url)
+    found = {"redis_url": normalize(url, "LEADHAND_REDIS_URL")}
+    broker = values.get("broker_url")
+    found["broker_url"] = (
+        found["redis_url"] if broker is None else normalize(str(broker), "LEADHAND_BROKER_URL")
+    )
+    return found
+
+
 def _check_redis_url(url: str) -> None:
     """Raises SettingInvalid for a malformed Redis URL, without repeating its password."""
     scheme, found, rest = url.partition("://")
-    if url and (scheme not in ("redis", "rediss", "unix") or not found or not rest):
+    if url and (scheme not in SCHEMES or not found or not rest):
         hint = "give redis://HOST:6379/0, rediss://HOST:6379/0 or unix:///PATH/redis.sock?db=0"
         raise SettingInvalid("LEADHAND_REDIS_URL", f"{scheme}://..." if found else "...", hint)
     if scheme == "unix" and not urlsplit(url).path:

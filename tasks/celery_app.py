@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from celery import Celery
 
+from app.redis_url import tls_options
 from app.settings import Settings
 from tasks import transport
 from tasks.broker_url import broker_address
@@ -27,6 +28,8 @@ def make_celery(settings: Settings) -> Celery:
         backend="tasks.backend:SettledBackend",
         set_as_current=True,
     )
+    # Without it kombu does not verify the certificate of a rediss:// URL.
+    celery.conf.broker_use_ssl = tls_options(settings.broker_url)
     celery.conf.update(
         # The state is in Redis and leases recover lost work, so messages are acknowledged early:
         # a late-acked task makes a 5.7.0 worker exit when Redis restarts.

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+import ssl
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 from redis import exceptions
 
-from app.errors import ProgramStale, StoreAway, StoreForbids, StoreFull, StoreReadOnly
+from app.errors import (
+    LeadhandError,
+    ProgramStale,
+    StoreAway,
+    StoreForbids,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnfit,
+)
 
 #: Translates the errors of a call to Redis.
 Away = Callable[[], AbstractContextManager[None]]
@@ -18,7 +27,13 @@ _STALE = "stale program"
 #: without its replicas).
 _FULL = re.compile(r"\bOOM\b")
 _READ_ONLY = re.compile(r"\bMISCONF\b")
+#: Error texts of a server whose ACL forbids a command or a key, by itself or in a script.
+_FORBIDDEN = re.compile(r"\bNOPERM\b|no permissions|can.t (run|access) this")
+_COMMAND = re.compile(r"run the '([^']+)' command")
 _CANNOT = re.compile(r"\b(LOADING|BUSY|NOREPLICAS|MASTERDOWN|READONLY|CLUSTERDOWN)\b")
+_IS_IT_TLS = "does it speak TLS at this port?"
+#: The most rights that one sentence names.
+_NAMED = 12
 _AWAY = (
     exceptions.ConnectionError,
     exceptions.TimeoutError,
@@ -36,18 +51,65 @@ def translate_errors(where: str) -> Iterator[None]:
     """
     try:
         yield
-    except exceptions.AuthenticationError as error:
-        raise StoreForbids(where) from error
-    except _AWAY as error:
-        raise StoreAway(where) from error
-    except exceptions.ResponseError as error:
-        text = str(error)
-        if isinstance(error, exceptions.OutOfMemoryError) or _FULL.search(text):
-            raise StoreFull(where) from error
-        if _READ_ONLY.search(text):
-            raise StoreReadOnly(where) from error
-        if _CANNOT.search(text):
-            raise StoreAway(where) from error
-        if _STALE in text:
-            raise ProgramStale from error
-        raise
+    except exceptions.RedisError as error:
+        translated = _translate(error, where)
+        if translated is None:
+            raise
+        raise translated from error
+
+
+def _translate(error: exceptions.RedisError, where: str) -> LeadhandError | None:
+    if isinstance(error, exceptions.AuthenticationError):
+        return StoreForbids(where)
+    if isinstance(error, _AWAY):
+        why = tls_fault(error)
+        return StoreAway(where) if why is None else StoreUnfit(where, why)
+    if not isinstance(error, exceptions.ResponseError):
+        return None
+    text = str(error)
+    if isinstance(error, exceptions.NoPermissionError) or _FORBIDDEN.search(text):
+        return StoreUnfit(where, lacks_rights([forbidden_command(error)]))
+    if isinstance(error, exceptions.OutOfMemoryError) or _FULL.search(text):
+        return StoreFull(where)
+    return _translate_text(text, where)
+
+
+def _translate_text(text: str, where: str) -> LeadhandError | None:
+    if _READ_ONLY.search(text):
+        return StoreReadOnly(where)
+    if _CANNOT.search(text):
+        return StoreAway(where)
+    return ProgramStale() if _STALE in text else None
+
+
+def tls_fault(error: BaseException) -> str | None:
+    """Says why a TLS connection failed; None if it failed for another reason."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            trust = "name its authority by ssl_ca_certs=FILE, or correct the certificate"
+            return f"its certificate is not trusted: {cause.verify_message}; {trust}"
+        if isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLEOFError):
+            return f"TLS fails: {cause.reason or cause}; {_IS_IT_TLS}"
+        if isinstance(cause, TimeoutError) and "handshake" in str(cause):
+            return f"it does not answer the TLS handshake; {_IS_IT_TLS}"
+        cause = cause.__cause__ or cause.__context__
+    return None
+
+
+def forbidden_command(error: exceptions.RedisError) -> str:
+    """Returns the command that an ACL forbids, or the whole error for a key or channel."""
+    found = _COMMAND.search(str(error))
+    return found[1].upper() if found else str(error)
+
+
+def lacks_rights(commands: Sequence[str]) -> str:
+    """Says which rights a user of Redis lacks.
+
+    >>> lacks_rights(["MULTI", "WATCH"])
+    'its user may not run MULTI, WATCH; grant what deploy/redis/users.acl grants'
+    """
+    missing = list(dict.fromkeys(commands))
+    names = ", ".join(missing[:_NAMED])
+    more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
+    return f"its user may not run {names}{more}; grant what deploy/redis/users.acl grants"

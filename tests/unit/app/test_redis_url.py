@@ -1,0 +1,49 @@
+"""URLs of Redis: one spelling for both clients, and errors that name the parameter."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.errors import SettingInvalid
+from app.redis_url import normalize
+from app.settings import Settings
+
+
+@pytest.mark.parametrize(
+    ("url", "normalized"),
+    [
+        ("redis://h:6379/0", "redis://h:6379/0"),
+        ("redis://h?db=2", "redis://h/2"),
+        ("redis://h/0?username=u&password=a%2Fb", "redis://u:a%2Fb@h/0"),
+        ("rediss://:p@h/1", "rediss://:p@h/1?ssl_cert_reqs=required"),
+        ("rediss://h/0?ssl_cert_reqs=CERT_NONE", "rediss://h/0?ssl_cert_reqs=none"),
+        ("unix:///run/redis.sock?db=1", "unix:///run/redis.sock?db=1"),
+        ("unix://:p%2Fw@/run/redis.sock", "unix://:p%2Fw@/run/redis.sock"),
+        ("amqp://h//?ssl=1", "amqp://h//?ssl=1"),
+    ],
+)
+def test_each_parameter_has_one_spelling(url: str, normalized: str) -> None:
+    assert normalize(url, "LEADHAND_REDIS_URL") == normalized
+
+
+@pytest.mark.parametrize(
+    ("url", "text"),
+    [
+        ("rediss://:secret@h/0?ssl_cert_reqs=maybe", "give required, optional or none"),
+        ("rediss://:secret@h/0?ssl_ca_cert=/x", "did you mean ssl_ca_certs?"),
+        ("rediss://:secret@h/0?ssl_ca_certs=/nowhere/ca.pem", "/nowhere/ca.pem"),
+        ("redis://:secret@h/0?ssl_cert_reqs=none", "TLS needs the scheme rediss://"),
+        ("redis://:secret@h/0?colour=red", "there is no such parameter"),
+        ("redis://:secret@h:port/0", "port"),
+        ("rediss://:secret@h/0?ssl_min_version=new", "ssl_min_version"),
+    ],
+)
+@pytest.mark.parametrize("setting", ["LEADHAND_REDIS_URL", "LEADHAND_BROKER_URL"])
+def test_what_cannot_be_used_is_named_without_the_password(
+    setting: str, url: str, text: str
+) -> None:
+    with pytest.raises(SettingInvalid) as caught:
+        Settings.from_env({"LEADHAND_REDIS_URL": "redis://h/0", "HOME": "/h", setting: url})
+    assert setting in str(caught.value)
+    assert text in str(caught.value)
+    assert "secret" not in str(caught.value)
