@@ -17,9 +17,9 @@ from app.settings import Settings, doubts
 from app.store.identity_file import memory_of
 from leadhand.process_guard import hide
 from tasks.artifact_sweep import ArtifactSweeper
-from tasks.bootstrap import check_logins, make_engine
+from tasks.bootstrap import examine, make_engine
 from tasks.periodic import Sweeper
-from tasks.probing import Prober
+from tasks.probing import Examiner, Prober
 from tasks.secret_renewal import SecretRenewal
 from tasks.tracing import check
 from tasks.webhook_delivery import Deliverer
@@ -35,7 +35,7 @@ def main() -> None:
         log_to_stderr(settings.log)
         log_doubts(doubts(settings))
         engine.guard.remember_in(memory_of(settings))
-        check_logins(engine)
+        log_doubts(examine(engine, scans=True))
         engine.guard.join = partial(check_secret, engine.store, settings)
         with suppress(StoreAway):  # each request and each sweep checks again
             engine.guard.check()
@@ -60,6 +60,7 @@ def build(settings: Settings, engine: Engine) -> Api:
     if not settings.importing:
         Deliverer(engine).start()
     Prober(engine).start()
+    Examiner(engine, scans=True).start()
     SecretRenewal(engine).start()
     ArtifactSweeper(engine).start()
     api = create_app(settings, engine, streams=settings.api_threads - SPARE_THREADS)

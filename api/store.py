@@ -72,7 +72,8 @@ def blueprint(engine: Engine) -> Blueprint:
 
     def show() -> Response:
         requests.query(requests.NoQuery)
-        return answer(engine.guard.check_and_view())
+        view = engine.guard.check_and_view()
+        return answer(view.model_copy(update={"warnings": list(engine.troubles.warnings)}))
 
     def accept() -> Response:
         requests.query(requests.NoQuery)

@@ -2,43 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from urllib.parse import urlsplit
 
 from celery import Celery
 
 from app.engine import Engine
-from app.errors import SettingInvalid, StoreAway, StoreForbids
+from app.errors import SettingInvalid, StoreAway, StoreForbids, StoreUnfit
+from app.redis_url import SCHEMES
 from app.settings import Settings
+from app.store.examination import Examination, Examined
 from app.store.store import Store, connect
 from tasks.canvas import Canvas
 from tasks.celery_app import make_celery
 from tasks.steps import register
 
+_BROKER = "LEADHAND_BROKER_URL"
 
-def check_logins(engine: Engine) -> None:
-    """Raises an error if Redis or the broker refuses the login; unreachable servers are ignored.
 
-    Raises StoreForbids.
+def examine(engine: Engine, *, scans: bool = False) -> Sequence[str]:
+    """Examines Redis and the broker, notes and returns warnings. `scans` is for an API.
+
+    Raises StoreForbids or StoreUnfit for one that cannot be used; unreachable ones are ignored.
     """
-    with _without_outage():
-        engine.store.ping()
-    url = engine.settings.broker_url
-    if url.startswith(("redis://", "rediss://", "unix://")):
-        broker = Store(connect(url, tries=0))
+    settings, warnings = engine.settings, tuple[str, ...]()
+    with _without_outage(), _examination(settings.redis_url, settings.prefix) as state:
+        found = state.state(scans=scans)
+        _require_fit(found, settings.redis_url, "LEADHAND_REDIS_URL")
+        warnings = found.warnings
+    url = settings.broker_url
+    if urlsplit(url).scheme in SCHEMES:
+        is_same = _server_of(url) == _server_of(settings.redis_url)
         try:
-            with _without_outage():
-                broker.ping()
+            with _without_outage(), _examination(url) as broker:
+                _require_fit(broker.broker(is_same=is_same), url, _BROKER)
         except StoreForbids as error:
-            raise StoreForbids(error.url, "LEADHAND_BROKER_URL") from error
+            raise StoreForbids(error.url, _BROKER) from error
+        except StoreUnfit as error:
+            raise StoreUnfit(error.url, error.why, _BROKER) from error
+    engine.troubles.redis_examined(None, warnings)
+    return engine.troubles.warnings
+
+
+@contextmanager
+def _examination(url: str, prefix: str = "lh") -> Iterator[Examination]:
+    with closing(Store(connect(url, tries=0, protocol=2), prefix=prefix)) as store:
+        yield store.part(Examination)
+
+
+def _require_fit(found: Examined, url: str, setting: str) -> None:
+    if found.faults:
+        raise StoreUnfit(_server_of(url), "; ".join(found.faults), setting)
+
+
+def _server_of(url: str) -> str:
+    """The location of a Redis, without its login."""
+    parts = urlsplit(url)
+    return f"{parts.hostname}:{parts.port or 6379}" if parts.hostname else parts.path
 
 
 @contextmanager
 def _without_outage() -> Iterator[None]:
-    """Ignore an unreachable Redis. Raises StoreForbids."""
+    """Ignore an unreachable Redis. Raises StoreForbids, StoreUnfit."""
     try:
         yield
-    except StoreForbids:
+    except (StoreForbids, StoreUnfit):
         raise
     except StoreAway:
         pass

@@ -1,4 +1,4 @@
-"""A thread that checks periodically whether this process can write to its folders."""
+"""Threads that check periodically whether this process can write to its folders and use Redis."""
 
 from __future__ import annotations
 
@@ -6,10 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from app.engine import Engine
+from app.errors import StoreAway
+from tasks.bootstrap import examine
 from tasks.periodic import PeriodicThread
 
 #: Seconds between two checks.
 EVERY_S = 5.0
+#: Seconds between two examinations of Redis: its settings and rights change seldom.
+EXAMINED_EVERY_S = 60.0
 
 
 class Prober(PeriodicThread):
@@ -38,3 +42,19 @@ class Prober(PeriodicThread):
             self._engine.troubles.check_folders(folders)
         else:
             self._on_spill(self._engine.troubles.check_folders(folders, needed=spill))
+
+
+class Examiner(PeriodicThread):
+    """Examines Redis and the broker periodically: their settings and rights may change."""
+
+    def __init__(self, engine: Engine, *, scans: bool = False) -> None:
+        super().__init__("examination of Redis", EXAMINED_EVERY_S, self._look)
+        self._engine = engine
+        self._scans = scans
+
+    def _look(self) -> None:
+        troubles = self._engine.troubles
+        try:
+            examine(self._engine, scans=self._scans)
+        except StoreAway as error:
+            troubles.redis_examined(str(error), troubles.warnings)

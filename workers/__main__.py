@@ -29,9 +29,9 @@ from app.store.identity_file import memory_of
 from app.store.store import Store, connect
 from leadhand.process_guard import end_with_parent, hide
 from tasks import tracing
-from tasks.bootstrap import check_logins, make_engine
+from tasks.bootstrap import examine, make_engine
 from tasks.periodic import Sweeper
-from tasks.probing import Prober
+from tasks.probing import Examiner, Prober
 from tasks.secret_renewal import SecretRenewal
 from tasks.steps import BOUND
 from tasks.webhook_delivery import Deliverer
@@ -76,7 +76,7 @@ def main() -> int:
         tracing.check(settings)
         engine, celery = make_engine(settings, tries=TRIES)
         engine.guard.remember_in(memory_of(settings))
-        check_logins(engine)
+        warnings = examine(engine)
         _claim_spill(settings.spill)
     except LeadhandError as error:
         sys.stderr.write(f"worker cannot start: {error}\n")
@@ -84,7 +84,7 @@ def main() -> int:
     # A receiver of this signal keeps Celery from configuring the log itself.
     setup_logging.connect(lambda **_: log_to_stderr(settings.log), weak=False)
     log_to_stderr(settings.log)
-    log_doubts(doubts(settings))
+    log_doubts([*doubts(settings), *warnings])
     name = settings.worker_name or f"{socket.gethostname()}-{os.getpid()}"
     queues = tuple(f"{queue}@{settings.place}" for queue in QUEUES) + QUEUES
     drain, served, slots, calls = Drain(), ServedStore(), LentSlots(), CallSlots()
@@ -216,13 +216,13 @@ def _run_host_threads(
     host_threads = [
         *(thread(engine) for thread in threads),
         Prober(engine, on_spill=intake.update),
+        Examiner(engine),
         watchdog,
         ToolServers(registries.folder, registries.base.servers, hosts=settings.tool_hosts),
         FolderReporter(engine, registries, worker=name),
     ]
-    consumed = ConsumedQueues()
+    consumed, dead_workers = ConsumedQueues(), DeadWorkers(engine)
     inventory = _inventory(engine, registries.base, name, queues, consumed, lock)
-    dead_workers = DeadWorkers(engine)
 
     class WithThePool(StartStopStep):
         """Starts the threads with the pool, before the broker is reached: it may be down."""

@@ -55,6 +55,9 @@ class Troubles:
 
     def __init__(self) -> None:
         self._redis: str | None = None
+        self._unfit: str | None = None
+        #: What may lose data of Redis, as sentences.
+        self.warnings: tuple[str, ...] = ()
         self._folders: tuple[str, ...] = ()
 
     def redis_refuses(self, why: str) -> None:
@@ -64,6 +67,11 @@ class Troubles:
     def redis_writes(self) -> None:
         """Record that Redis accepted a write, which removes its recorded problem."""
         self._redis = None
+
+    def redis_examined(self, unfit: str | None, warnings: Sequence[str] = ()) -> None:
+        """Record why the Redis cannot be used (None if it can), and what may lose its data."""
+        self._unfit = unfit
+        self.warnings = tuple(f"Redis may lose data: {warning}" for warning in warnings)
 
     def check_folders(self, folders: Sequence[Path], *, needed: Path | None = None) -> str | None:
         """Write a probe file to each folder, record failures; returns that of `needed`."""
@@ -76,4 +84,4 @@ class Troubles:
 
     def current(self) -> list[str]:
         """Return the recorded problems with Redis and with folders, as sentences."""
-        return [*filter(None, [self._redis]), *self._folders]
+        return [*filter(None, [self._redis, self._unfit]), *self._folders]

@@ -43,7 +43,9 @@ P = TypeVar("P")
 CONNECTIONS = 10_000
 
 
-def connect(url: str, *, tries: int = 3, timeout_s: float = 5.0) -> Redis:
+def connect(
+    url: str, *, tries: int = 3, timeout_s: float = 5.0, protocol: int | None = None
+) -> Redis:
     """Creates a Redis client with time-outs, and with retries by exponential back-off."""
     backoff = ExponentialWithJitterBackoff(base=0.05, cap=1.0)
     tcp = {"socket_connect_timeout": timeout_s, "socket_keepalive": True}
@@ -54,6 +56,7 @@ def connect(url: str, *, tries: int = 3, timeout_s: float = 5.0) -> Redis:
         **({} if url.startswith("unix:") else tcp),
         health_check_interval=10,
         max_connections=CONNECTIONS,
+        protocol=protocol,
         retry=Retry(backoff, tries),
     )
 

@@ -168,7 +168,9 @@ def services(
         with Client(url, token, patience_s=patience_s, here=here, say=tell) as client:
             client.ping()
             yield Finding("ok", "api", f"{url} responds, and so does its Redis")
-            yield store_memory(client.store())
+            store = client.store()
+            yield store_memory(store)
+            yield from (Finding("warn", "redis", plain(text)) for text in store.warnings)
             workers = client.workers()
             yield from _workers(workers)
             yield from agents_faults(workers)

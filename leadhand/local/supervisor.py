@@ -45,7 +45,7 @@ from leadhand.local.api_probe import LocalApi
 from leadhand.local.bindings import Binding, require_bound
 from leadhand.local.credentials import own_port, require_answer, user_agents_files
 from leadhand.local.environment import Stack, broker_of, service_environment
-from leadhand.local.errors import EmbeddedError, StackElsewhere, StackNotStarted
+from leadhand.local.errors import EmbeddedError, StackElsewhere, StackNotStarted, with_tail
 from leadhand.local.idle_shutdown import IdleShutdown, linger_of
 from leadhand.local.python_module import service_command
 from leadhand.local.redis_server import RedisServer
@@ -66,6 +66,8 @@ _log = logging.getLogger("leadhand.local.supervisor")
 _START_S = 90.0
 #: How often a service may end during a start before the start fails.
 _ENDS_AT_START = 3
+#: In the last line of a service that is not to be started again before Redis is changed.
+_UNFIT = " cannot be used: "
 _LOOK_S = 0.25
 _START_LOOK_S = 0.05
 _TAKE_OVER_S = 1.0
@@ -137,8 +139,11 @@ class Supervisor:
                 self._tell(failure=text)
         except EmbeddedError as error:
             _log.error("%s", error)
+            text = str(error)
+            if isinstance(error, StackNotStarted):  # the command says again what did not start
+                text = with_tail(error.why, error.tail)
             with contextlib.suppress(EmbeddedError):  # a full disk cannot take this either
-                self._tell(failure=str(error))
+                self._tell(failure=text)
             return 1
         finally:
             self._stop()
@@ -210,6 +215,8 @@ class Supervisor:
         while not is_up():
             self._look_after_services()
             for kept in self._kept:
+                if kept.ends_in_a_row and (why := _why_unfit(kept.service.log)):
+                    raise StackNotStarted(str(self._home), why, "")
                 if kept.ends_in_a_row >= _ENDS_AT_START:
                     why = f"{kept.name} ended {kept.ends_in_a_row} times in a row"
                     raise self._not_started(why, kept.service.log)
@@ -296,6 +303,12 @@ class Supervisor:
 
     def _not_started(self, why: str, log: Path) -> StackNotStarted:
         return StackNotStarted(str(self._home), why, home_folder.tail(log))
+
+
+def _why_unfit(log: Path) -> str | None:
+    """What a service wrote at its end about a Redis that cannot be used; None for another end."""
+    lines = home_folder.tail(log).splitlines()
+    return lines[-1].partition(": ")[2] if lines and _UNFIT in lines[-1] else None
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -21,13 +21,14 @@ from app.domain.outcomes import Outcome
 from app.engine import Engine
 from app.security.step_tokens import BODY_SCOPES, Caller, mint
 from app.settings import Settings
+from app.store.examination import API, BROKER, SCRIPTS, STATE
 from app.store.store import Store, connect
 from app.sweep import sweep
 from tasks.canvas import Canvas
 from tasks.celery_app import make_celery
 from tasks.steps import register
 from tests.deploy.compose import Topology, new_environment
-from tests.deploy.talking import refusals
+from tests.deploy.talking import as_user, refusals
 from tests.engine.plans.plan_world import PlanWorld
 from tests.engine.world import World
 from tests.session_driving import claim, end, ref_of
@@ -46,6 +47,7 @@ class Walk:
 
     def __init__(self, fleet: Topology, folder: Path) -> None:
         self.fleet, self.folder = fleet, folder
+        self.before = counted(fleet)
         worktrees, flows = folder / "worktrees", folder / "flows"
         flows.mkdir()
         (flows / "ask.json").write_text(FLOW)
@@ -122,6 +124,29 @@ def test_every_operation_is_carried_out_with_the_rights_of_its_user(walk: Walk) 
             sweep(engine)
     assert sorted({one.endpoint for one in OPERATIONS} - walk.done) == [], "let the walk do these"
     assert refusals(walk.fleet) == []
+    assert sorted(sent(walk) - examined()) == [], "let the examination at start try these"
+
+
+def counted(fleet: Topology) -> dict[str, int]:
+    """How often the server has carried out each command."""
+    with as_user(fleet, "operator") as client:
+        stats = client.info("commandstats").items()
+    return {name.removeprefix("cmdstat_"): told["calls"] for name, told in stats}
+
+
+def sent(walk: Walk) -> set[str]:
+    """The commands that the walk needed, without those of connections and of the test."""
+    now = counted(walk.fleet)
+    optional = {"function|list", "function|delete", "script|load", "evalsha"}
+    others = {"auth", "hello", "client|setinfo", "ping", "select", "acl|log"}
+    return {name for name in now if now[name] > walk.before.get(name, 0)} - others - optional
+
+
+def examined() -> set[str]:
+    """The commands that an API or a worker tries when it starts."""
+    tried = [*STATE, *API, *BROKER, *(one for way in SCRIPTS for one in way)]
+    pairs = [command.lower().split()[:2] for command in tried]
+    return {words[0] for words in pairs} | {"|".join(words) for words in pairs}
 
 
 def fleet_and_store(walk: Walk) -> None:

@@ -242,3 +242,5 @@ class StoreView(View):
     text: str = ""
     #: The file with the remembered id; null if the API does not store it.
     file: str | None = None
+    #: Settings of the Redis by which it may lose data.
+    warnings: list[str] = []
