@@ -5,7 +5,7 @@ from __future__ import annotations
 from flask import Blueprint, Response, request
 
 from api import requests
-from api.auth import current_author, current_visitor
+from api.auth import current_author, current_caller, current_visitor
 from api.problem_types import plan_changed, task_unknown
 from api.responses import answer, plan_answer
 from app.domain.plan_errors import PlanChanged
@@ -97,7 +97,9 @@ class Plans:
         """POST /v1/sessions/ID/reports: report the status of the child session's task."""
         requests.query(requests.NoQuery)
         key, report = requests.idempotency_key(), requests.body(TaskReport)
-        return answer(self._engine.plans.report(session, report, idempotency_key=key))
+        return answer(
+            self._engine.plans.report(session, report, by=current_caller(), idempotency_key=key)
+        )
 
 
 def blueprint(engine: Engine) -> Blueprint:

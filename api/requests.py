@@ -17,6 +17,7 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
+from pydantic.json_schema import SkipJsonSchema
 from werkzeug.exceptions import RequestEntityTooLarge
 
 from api.json_body import parse_body
@@ -183,11 +184,18 @@ def _is_position(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
+def not_null(value: object) -> object:
+    """Refuses null for a field that may be left out: a point that was not found is no default."""
+    if value is None:
+        raise ValueError("it is null; leave it out to continue where the session was")
+    return value
+
+
 def _point(value: object) -> object:
     """Check a point's type with one error, instead of one per member of the union."""
     is_name = isinstance(value, str) and value.strip() and len(value) <= 1000
     is_list = isinstance(value, list) and 1 <= len(value) <= 50 and all(map(_is_position, value))
-    if value is None or is_name or is_list or _is_position(value):
+    if is_name or is_list or _is_position(value):
         return value
     hint = "give an address, a label, or positions from 0: 2, or [0, 1]"
     raise ValueError(f"it is not a resume point; {hint}")
@@ -206,8 +214,9 @@ class Resume(Body):
         Annotated[str, Field(min_length=1, max_length=1000)]
         | Annotated[int, Field(ge=0)]
         | Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1, max_length=50)]
-        | None,
+        | SkipJsonSchema[None],
         BeforeValidator(_point),
+        BeforeValidator(not_null),
     ] = None
 
     @property

@@ -13,6 +13,7 @@ from app.domain.messages import (
     BYTES,
     HINT,
     NOTICE,
+    REPORT,
     Message,
     MessageRefused,
     append_fields,
@@ -32,6 +33,8 @@ from app.operations.transitions import Transitions
 from app.redaction import without_keys, without_secrets
 from app.security.step_tokens import Caller
 from app.store.store import Store
+from leadhand.models.plans import TaskReport
+from leadhand.models.views.plan import ReportView
 
 #: Messages that a session keeps; the oldest acknowledged ones make room for new ones.
 KEPT = 1000
@@ -97,6 +100,30 @@ class Inbox:
             data=data,
             escalates=status == "failure",
         )
+
+    def report_to_parent(
+        self, session: str, report: TaskReport, *, by: Caller | None = None, key: str | None = None
+    ) -> ReportView:
+        """Send a child session's report on its work to its parent's inbox, as a `report`.
+
+        Its text carries all of it; `blocked` and `failed` call for a person. Raises as `append`.
+        """
+        ref = self._registry.ref(session)
+        parent = self._registry.facts(ref).parent
+        if parent is None:
+            raise MessageRefused(session, "it has no parent session that could read this")
+        link = f" ({report.pr_url})" if report.pr_url else ""
+        notes = f": {report.notes}" if report.notes else ""
+        sender = Sender(session, key, self._reporter(ref, by))
+        self.append(
+            SessionRef(parent, ref.root),
+            REPORT,
+            check_text(f"session {session}: {report.status}{link}{notes}", "notes"),
+            sender=sender,
+            data={"session": session, "status": report.status, "pr_url": report.pr_url},
+            escalates=report.status in ("blocked", "failed"),
+        )
+        return ReportView(session=parent, status=report.status)
 
     def append(
         self,

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 
 from app.domain.clock import iso
+from app.domain.control import AT_WORK
 from app.domain.guards.decisions import GuardState
 from app.domain.ids import SessionRef
 from app.queries.filters import SessionFilter, ShownStatus
@@ -37,6 +38,21 @@ class GuardQueries:
         """Yields the session references of unended guards (of agents' Stop hooks), newest first."""
         for one in self._sessions(agent_session, inside):
             yield SessionRef(one.id, one.root)
+
+    def children_at_work(self, session: str) -> list[str]:
+        """Returns a line for each child session of a session that has not ended, oldest first."""
+        ref = self._store.ref(session)
+        found = self._store.fields_of([*self._store.children(ref)]) if ref is not None else {}
+        working = [
+            (fields, child)
+            for child, (_, fields) in found.items()
+            if fields.get("status") in AT_WORK
+        ]
+        working.sort(key=lambda one: (int(one[0]["created"]), one[1]))
+        return [
+            f"{child} ({fields.get('label') or fields['name']}): {fields['status']}"
+            for fields, child in working
+        ]
 
     def _sessions(self, agent_session: str | None, inside: str | None) -> Iterator[SessionView]:
         label = f"{_INSIDE}{inside}" if inside else None

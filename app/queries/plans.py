@@ -26,6 +26,7 @@ from app.domain.states import SessionStatus
 from app.redaction import without_secrets
 from app.store.store import Store
 from leadhand.models.plans import PlanDocument, PlannedTask
+from leadhand.models.views import Spawned
 from leadhand.models.views.plan import (
     MergeView,
     PlanView,
@@ -75,6 +76,18 @@ def exported_plan(
         return None
     view = plan_view(read_plan(store, ref, fields, program))
     return PlanView.model_validate(without_secrets(view.model_dump(mode="json")))
+
+
+def spawned_by(store: Store, ref: SessionRef) -> Spawned | None:
+    """Returns what a plan has started for its tasks; None before they have ended."""
+    head = json.loads(store.values(ref, "plan", ["head"]).get("head") or "{}")
+    address = str(head.get("address") or EXECUTE)
+    found = store.values(ref, "out", [address]).get(address)
+    value = json.loads(found).get("value") if found else None
+    if not isinstance(value, dict):
+        return None
+    lists = {name: value[name] for name in Spawned.model_fields if name in value}
+    return Spawned.model_validate(without_secrets(lists))
 
 
 def _refine(store: Store, ref: SessionRef, program: Program) -> tuple[str, StepRecord] | None:

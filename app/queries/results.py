@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import takewhile
 from typing import Literal
 
 from app.domain.program import Loop, Program
@@ -161,4 +162,7 @@ def _verdict(status: str, phases: Sequence[PhaseView]) -> LoopVerdict | None:
 
 
 def _exit_text(reason: Reason | None) -> str:
-    return reason.text if reason is not None and reason.code is ReasonCode.EXIT else ""
+    """The reason that was given to exit, also in a child session whose exit reached this one."""
+    links = () if reason is None else reason.chain()
+    exits = takewhile(lambda link: link.code is ReasonCode.EXIT, links)
+    return next((link.text for link in reversed([*exits])), "")

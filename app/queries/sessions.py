@@ -34,7 +34,7 @@ from app.queries.graph_results import graph_results
 from app.queries.inbox import message_view, read_messages
 from app.queries.listing import Listing
 from app.queries.phases import with_phase
-from app.queries.plans import exported_plan
+from app.queries.plans import exported_plan, spawned_by
 from app.queries.presenters import (
     budget_lines,
     counters,
@@ -146,6 +146,8 @@ class Queries:
         result = result_of(
             session, fields, reason, program, turns, ledger, texts, warnings, nearest=nearest
         )
+        if fields["kind"] == "plan":
+            return result.model_copy(update={"spawned": spawned_by(self._store, ref)})
         if fields["kind"] != "graph":
             return result
         found = graph_results(self._store, ref, program, self._artifacts)

@@ -92,6 +92,10 @@ class Calls:
                 f"{names}: only an edit of the plan changes this; report it in notes, or propose"
                 " a task with add_task"
             )
+        if given.id is None and given.status is not None:
+            return await self._client.report(
+                own, given.status, pr_url=given.pr_url, notes=given.notes
+            )
         task = await self._client.own_task(own)
         if given.id not in (None, task.id):
             raise ToolRefused(

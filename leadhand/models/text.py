@@ -68,6 +68,15 @@ def escape_controls(text: str) -> str:
     return _CONTROLS.sub(_escaped, text)
 
 
+def without_controls(text: str) -> str:
+    r"""Removes terminal sequences and control characters, except newlines and tabs.
+
+    >>> without_controls("a\x1b[31mred\x1b[0m\x00\r\n\tb")
+    'ared\n\tb'
+    """
+    return _CONTROLS.sub("", without_ansi(text)).replace("\r\n", "\n")
+
+
 def escape_line(text: str) -> str:
     r"""Escapes control characters and line ends, so that the text is one line.
 

@@ -265,6 +265,10 @@ def test_a_point_can_be_named_over_rest(bench: Bench) -> None:
     told = refused.get_json()["errors"][0]
     assert (told["field"], told["value"]) == ("after", '"outer[7]/x"')
     assert "no [7]" in told["hint"]
+    for route in ("resume", "fork"):
+        null = client.post(path.replace("resume", route), json={"after": None}, headers=headers)
+        assert null.status_code == 422
+        assert null.get_json()["errors"][0]["field"] == "after"
     assert client.post(path, json={"after": "first"}, headers=headers).status_code == 202
     assert session.go() == [plain(address) for address in Run(scenario(), answers).order][1:]
 

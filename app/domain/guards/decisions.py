@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict
 from app.domain.guards.texts import OF_GATES, render, warning_of
 from app.redaction import without_keys
 from leadhand.models.guards import MAX_GATES, OUTPUT, OUTPUT_WHEN_STUCK, GateResult, StopReport
+from leadhand.models.text import without_controls
 from leadhand.models.views.guards import StopDecision
 
 #: The name of the limit over all gates among those at which the agent was to give up.
@@ -130,7 +131,9 @@ def _decide(state: GuardState, report: StopReport, now_ms: int) -> Turn:
     ran = {gate.name: gate.outcome for gate in gates if gate.outcome != "skipped"}
     state = _count_stop(turn.state, now_ms).model_copy(update={"last": {**state.last, **ran}})
     if report.unchecked is not None:
-        return _allow(state, "unchecked", f"Not checked: {report.unchecked}", turn.warnings)
+        return _allow(
+            state, "unchecked", f"Not checked: {without_controls(report.unchecked)}", turn.warnings
+        )
     for gate in gates:
         if gate.outcome == "unfinished":
             text = f"The gate {gate.name} did not end within the hook's time."

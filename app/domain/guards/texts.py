@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from leadhand.models.text import without_controls
+
 _FIELD = re.compile(r"\{([a-z_]+)\}")
 
 _FIX = """{what} (attempt {attempt} of {limit}).{warning}
@@ -12,6 +14,9 @@ _FIX = """{what} (attempt {attempt} of {limit}).{warning}
 {output}
 
 {do}"""
+
+#: The gate that each guard inside a session has: no session that it has started is at work.
+CHILDREN = "children"
 
 #: The built-in templates by name.
 TEMPLATES: Mapping[str, str] = {
@@ -42,6 +47,17 @@ not.
 {output}""",
     "pr-stuck": """{head}: the gate {gate} has not passed at {attempt} \
 stops. Ask the user what is to become of the pull request.""",
+    "wait-for-children": """Sessions that you have started are still at work; they may end with \
+you.
+
+{output}
+
+Wait for them (`leadhand wait ID`), read what they reported (`leadhand inbox`), or stop those \
+that you need no more (`leadhand stop ID`), then stop again.""",
+    "children-stuck": """{head}: sessions that you have started are still at work. Tell the user \
+which, and what you wait for.
+
+{output}""",
     "complete": """All gates passed: {passed}.""",
     "fix-gate": _FIX.replace("{what}", "The gate {gate} fails").replace(
         "{do}", "Fix this, then stop again."
@@ -59,6 +75,7 @@ OF_GATES: Mapping[str, tuple[str, str]] = {
     "docs": ("update-docs", "gate-stuck"),
     "pr": ("file-pr", "pr-stuck"),
     "review": ("address-review", "pr-stuck"),
+    CHILDREN: ("wait-for-children", "children-stuck"),
 }
 
 
@@ -72,7 +89,7 @@ def render(name: str, own: Mapping[str, str], fields: Mapping[str, object]) -> s
     """
     text = own.get(name) or TEMPLATES.get(name) or TEMPLATES["fix-gate"]
     filled = _FIELD.sub(lambda found: str(fields.get(found[1], found[0])), text)
-    return re.sub(r"\n{3,}", "\n\n", filled).strip()
+    return without_controls(re.sub(r"\n{3,}", "\n\n", filled)).strip()
 
 
 def warning_of(attempt: int, limit: int) -> str:

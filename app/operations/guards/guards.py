@@ -15,6 +15,7 @@ from app.domain.guards.decisions import (
     decide_early,
     reset,
 )
+from app.domain.guards.texts import CHILDREN
 from app.domain.ids import SessionRef
 from app.domain.records import Reply
 from app.errors import LabelTaken
@@ -24,7 +25,7 @@ from app.operations.submit import Submissions
 from app.operations.transitions import Transitions
 from app.queries.guards import GuardQueries, parse_state
 from app.store.store import Store
-from leadhand.models.guards import AgentEvent, StopReport
+from leadhand.models.guards import AgentEvent, GateResult, StopReport
 from leadhand.models.views import GuardReset, StopDecision, StopView
 
 #: Attempts to write a state that other calls change meanwhile.
@@ -64,10 +65,22 @@ class Guards:
                 return StopView.model_validate_json(str(answer.decision))
             if answer.word == "busy":
                 return StopView(state="busy", guard=ref.id, why="Stop hook already running")
-            view = self._answer(ref, report, answer) if answer.word == "begun" else None
+            known = self._with_children(guarded.inside, report)
+            view = self._answer(ref, known, answer) if answer.word == "begun" else None
             if view is not None:
                 return view
         raise RuntimeError(f"the guard of {guarded.agent_session!r} changes all the time")
+
+    def _with_children(self, session: str | None, report: StopReport) -> StopReport:
+        """The report with a gate that fails while children of the agent's session are at work."""
+        gates = report.gates
+        if session is None or gates is None or CHILDREN in {gate.name for gate in gates}:
+            return report
+        children = self._reads.children_at_work(session)
+        if not children:
+            return report
+        gate = GateResult(name=CHILDREN, outcome="failed", output="\n".join(children))
+        return report.model_copy(update={"gates": (*gates, gate)})
 
     def note(self, guarded: Guarded, event: AgentEvent) -> None:
         """Record a prompt or idle event of an agent, which ends a series of consecutive blocks."""

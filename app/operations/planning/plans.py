@@ -15,12 +15,14 @@ from app.domain.plans import parse_link, record_of
 from app.domain.records import Reply
 from app.errors import AnswerUnwanted, IdempotencyConflict
 from app.operations.answers import Answers
+from app.operations.inbox import Inbox
 from app.operations.planning.edits import edit_arguments
 from app.operations.registry import Registry
 from app.operations.request_hashes import digest_of
 from app.operations.transitions import Transitions
 from app.queries.plans import StoredPlan, plan_view, read_plan
 from app.redaction import without_keys
+from app.security.step_tokens import Caller
 from app.store.store import Store
 from leadhand.models.plans import PlanEdit, TaskReport, check_checkers
 from leadhand.models.views.plan import PlanView, ReportView, TaskView
@@ -30,9 +32,15 @@ class Plans:
     """Reads and changes plans. All methods raise SessionUnknown and NoPlan."""
 
     def __init__(
-        self, store: Store, registry: Registry, transitions: Transitions, answers: Answers
+        self,
+        store: Store,
+        registry: Registry,
+        transitions: Transitions,
+        answers: Answers,
+        inbox: Inbox,
     ) -> None:
         self._store = store
+        self._inbox = inbox
         self._registry = registry
         self._transitions = transitions
         self._answers = answers
@@ -71,13 +79,22 @@ class Plans:
         return self.view(session)
 
     def report(
-        self, child: str, report: TaskReport, *, idempotency_key: str | None = None
+        self,
+        child: str,
+        report: TaskReport,
+        *,
+        by: Caller | None = None,
+        idempotency_key: str | None = None,
     ) -> ReportView:
         """Store a child session's report about its task (status, notes, proposals) in its plan.
 
-        A repeated call with the same key changes nothing. Raises NoPlan, ReportLate,
-        IdempotencyConflict.
+        If its parent is no plan, the report is a message in the parent's inbox. A repeated call
+        with the same key changes nothing. Raises NoPlan, ReportLate, IdempotencyConflict, and as
+        `Inbox.append`.
         """
+        facts = self._registry.facts(self._registry.ref(child))
+        if facts.parent is not None and not report.proposals and not self._has_task(child):
+            return self._inbox.report_to_parent(child, report, by=by, key=idempotency_key)
         ref, parent = self._link(child)
         if report.proposals:
             self._check_proposals(child, parent["session"], report)
@@ -129,6 +146,10 @@ class Plans:
         if found is None:
             raise NoPlan(child, "its plan has no such task any more")
         return found
+
+    def _has_task(self, child: str) -> bool:
+        parent = self._store.fields(self._registry.ref(child)).get("parent")
+        return "task" in json.loads(parent or "{}")
 
     def _link(self, child: str) -> tuple[SessionRef, Mapping[str, str]]:
         """The session whose plan a child belongs to, and the child's link to it."""

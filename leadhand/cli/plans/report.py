@@ -54,7 +54,10 @@ def report_command(
         echo_json(view)
         return 0
     how = "was reported before" if view.repeated else "is reported"
-    click.echo(f"task {view.task} of session {view.session} {how} as {view.status}")
+    if view.task is None:
+        click.echo(f"{view.status} is in the inbox of session {view.session}")
+    else:
+        click.echo(f"task {view.task} of session {view.session} {how} as {view.status}")
     return 0
 
 

@@ -76,6 +76,7 @@ from leadhand.models.views.result import (
     Missing,
     PhaseView,
     ResultView,
+    Spawned,
 )
 from leadhand.models.views.session import (
     ENDED,
@@ -216,6 +217,7 @@ __all__ = [
     "SessionCount",
     "SessionView",
     "SignInLink",
+    "Spawned",
     "Spent",
     "StatisticsView",
     "StepView",

@@ -162,12 +162,13 @@ class ProposalView(View):
 class ReportView(View):
     """What became of a child's report."""
 
-    #: The session whose plan has the task.
+    #: The session whose plan has the task, or the parent whose inbox has the report.
     session: str
-    task: str
+    #: The task; null if the parent is no plan.
+    task: str | None = None
     status: str
-    #: The version of the plan with this report.
-    version: int
+    #: The version of the plan with this report; 0 if the parent is no plan.
+    version: int = 0
     #: Whether the same report was there already.
     repeated: bool = False
 

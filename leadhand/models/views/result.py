@@ -79,6 +79,44 @@ class PhaseView(View):
     missing: list[Missing] = []
 
 
+class SpawnedSession(View):
+    """The session that carried out a task of a plan."""
+
+    #: The task's id.
+    id: str
+    session: str
+    #: Which run of the task it was.
+    run: int = 1
+
+
+class SpawnedWorktree(View):
+    """The worktree of a plan's task, or its copy of the folder."""
+
+    #: The task's id.
+    id: str
+    folder: str
+    branch: str | None = None
+    base: str | None = None
+    #: The commit with which its work was merged; null without a merge.
+    merged: str | None = None
+
+
+class FailedTask(View):
+    """A task of a plan that failed, and why."""
+
+    id: str
+    reason: str
+    session: str | None = None
+
+
+class Spawned(View):
+    """What a plan started for its tasks. That some failed is normal."""
+
+    worktrees: list[SpawnedWorktree] = []
+    sessions: list[SpawnedSession] = []
+    failed: list[FailedTask] = []
+
+
 class ResultView(View):
     """The result of a session."""
 
@@ -100,6 +138,8 @@ class ResultView(View):
     results: dict[str, JsonValue] = {}
     #: Of a graph: the names of the steps that failed.
     failed: list[str] = []
+    #: Of a plan whose tasks have ended.
+    spawned: Spawned | None = None
     phases: list[PhaseView] = []
     #: If the last loop was not accepted: its best iteration, and the other checkers.
     best_iteration: BestIteration | None = None

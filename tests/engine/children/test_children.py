@@ -10,11 +10,15 @@ from pydantic import JsonValue
 from app.compiler import compile_document
 from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome
+from app.domain.plan_errors import NoPlan
 from app.domain.program import Action, Program, Step
 from app.domain.records import Grant
+from app.operations.guards.program import Guarded
 from app.operations.submit import About
 from leadhand.flows.documents import FlowDocument
 from leadhand.models.documents import LoopDocument
+from leadhand.models.plans import TaskReport
+from tests.engine.guards.stops import gate, stop
 from tests.engine.world import World
 from tests.flows import llm
 from workers.attempt.park import LOOK_MS, park
@@ -373,6 +377,39 @@ def test_an_exit_of_what_a_doer_began_is_an_exit_of_its_session_too(world: World
     assert view.reason is not None
     assert (view.reason.code, view.reason.at) == ("exit", "a")
     assert view.reason.root.text == "redesign it"
+    assert world.engine.queries.result(parent.id).exit_reason == "redesign it"
+
+
+def test_report_of_a_child_whose_parent_is_no_plan_is_in_the_parent_s_inbox(world: World) -> None:
+    parent, _, child = begun_by_a_doer(world)
+    report = TaskReport(status="completed", pr_url="https://example.org/pr/1", notes="all of it")
+    views = [world.engine.plans.report(child.id, report, idempotency_key="one") for _ in "12"]
+    view = views[1]
+    assert (view.session, view.task, view.status) == (parent.id, None, "completed")
+    blocked = TaskReport(status="blocked", notes="needs a key")
+    world.engine.plans.report(child.id, blocked)
+    inbox = world.engine.messages.page(parent.id).items
+    assert [(one.kind, one.sender, one.text, one.escalates) for one in inbox] == [
+        ("report", child.id,
+         f"session {child.id}: completed (https://example.org/pr/1): all of it", False),
+        ("report", child.id, f"session {child.id}: blocked: needs a key", True),
+    ]  # fmt: skip
+    with pytest.raises(NoPlan):
+        world.engine.plans.report(parent.id, report)
+
+
+def test_guard_inside_a_session_refuses_a_stop_while_its_children_are_at_work(
+    world: World,
+) -> None:
+    parent, _, child = begun_by_a_doer(world)
+    inside = Guarded("agent-1", parent.id)
+    decision = stop(world, gate("build", "passed"), guarded=inside)
+    assert (decision.decision, decision.gate) == ("block", "children")
+    assert f"{child.id} (" in decision.text
+    # Of another session's agent, or without a session.
+    assert stop(world, guarded=Guarded("agent-1")).decision == "allow"
+    world.engine.control.apply(child.id, "abort")
+    assert stop(world, guarded=inside).template == "complete"
 
 
 @pytest.mark.parametrize("verb", ["stop", "abort"])

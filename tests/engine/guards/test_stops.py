@@ -245,6 +245,13 @@ def test_hook_that_was_replaced_while_it_decided_writes_nothing(bench: Bench) ->
     assert written.word == "superseded"
 
 
+def test_reason_of_a_block_has_no_control_characters(world: World) -> None:
+    output = "\x1b[31mred\x1b[0m\x00 \x1b]0;title\x07\x9bend\u202e"
+    decision = stop(world, gate(output=output), templates={"fix-build-errors": "\0{output}"})
+    assert decision.text == "red end"
+    assert stop(world, unchecked="no\x1b[2Jthing\0").text == "Not checked: nothing"
+
+
 def test_stopped_guard_is_replaced_by_a_new_one(world: World) -> None:
     stop(world, gate())
     guard = guard_of(world).guard

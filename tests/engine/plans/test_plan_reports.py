@@ -39,6 +39,14 @@ def test_a_word_that_its_end_contradicts_is_contested(bench: Bench) -> None:
     assert task.reason is not None
     assert task.reason.code == "contested"
     assert task.reason.beneath is not None
+    plan.finish("b")
+    spawned = world.engine.queries.result(plan.id).spawned
+    assert spawned is not None
+    assert [(one.id, one.session) for one in spawned.sessions] == [
+        ("a", plan.child("a").id), ("b", plan.child("b").id),
+    ]  # fmt: skip
+    assert [(one.id, bool(one.reason)) for one in spawned.failed] == [("a", True)]
+    assert spawned.worktrees == []
 
 
 def test_a_child_that_reported_blocked_and_exits_leaves_its_task_blocked(bench: Bench) -> None:
@@ -225,7 +233,7 @@ def test_the_team_lead_hears_of_reports_proposals_and_ends(bench: Bench) -> None
     world = World.of(bench)
     plan = PlanWorld(world, [{"id": "a"}, {"id": "b"}], task_retries=0)
     plan.begin()
-    plan.report("a", "completed", notes="all of it")
+    plan.report("a", "completed", pr_url="https://example.org/pr/1", notes="all of it")
     plan.report("b", "blocked", proposals=[PROPOSED])
     plan.finish("a")
     plan.fail("b")
@@ -237,7 +245,7 @@ def test_the_team_lead_hears_of_reports_proposals_and_ends(bench: Bench) -> None
         ("accepted", "task a", False),
         ("failed", "task b", True),
     ]
-    assert world.engine.messages.page(plan.id).items[0].text == "task a: completed: all of it"
+    assert inbox[0].text == "task a: completed (https://example.org/pr/1): all of it"
 
 
 def test_a_child_that_is_accepted_after_the_plan_ended_is_told_to_the_team_lead(

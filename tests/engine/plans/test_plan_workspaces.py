@@ -118,6 +118,11 @@ def test_outcome_of_the_plan_names_the_folders(plan: Surveyed) -> None:
         "id": "a", "folder": f"{SHELF}/{plan.id}/a", "branch": f"leadhand/{plan.id}/a",
         "base": "c0ffee",
     }  # fmt: skip
+    spawned = plan.engine.queries.result(plan.id).spawned
+    assert spawned is not None
+    assert [one.folder for one in spawned.worktrees] == [
+        f"{SHELF}/{plan.id}/{task}" for task in ("a", "b")
+    ]
 
 
 @pytest.mark.parametrize("more", [{"workspace": "shared"}, {}])

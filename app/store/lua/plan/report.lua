@@ -38,7 +38,9 @@ return function(tx)
   task.word, task.session, task.said = args.status, args.child, args.digest
   task.pr_url, task.notes = args.pr_url or task.pr_url, args.notes or task.notes
   tasks.note(tx, task, args.status, args.child, args.notes)
-  local said = args.status .. (args.notes and ': ' .. args.notes or '')
+  -- The team lead reads the text alone.
+  local link = task.pr_url and ' (' .. task.pr_url .. ')' or ''
+  local said = args.status .. link .. (args.notes and ': ' .. args.notes or '')
   notices.send(tx, 'report', args.child, task, said, args.status == 'blocked')
   webhooks.enqueue_about_task(tx, 'reported', task)
   for _, proposal in ipairs(args.proposals or {}) do proposals.add(tx, proposal) end
