@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import date
-from typing import Annotated, Literal, TypeVar, get_origin
+from typing import Annotated, Any, Literal, TypeVar, get_origin
 
 from flask import request
 from gunicorn.http.errors import ParseException
@@ -184,6 +184,14 @@ def _is_position(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
+def _drop_default(schema: dict[str, Any]) -> None:
+    schema.pop("default", None)
+
+
+#: A field that may be left out, and is never null.
+WITHOUT_DEFAULT = Field(json_schema_extra=_drop_default)
+
+
 def not_null(value: object) -> object:
     """Refuses null for a field that may be left out: a point that was not found is no default."""
     if value is None:
@@ -217,6 +225,7 @@ class Resume(Body):
         | SkipJsonSchema[None],
         BeforeValidator(_point),
         BeforeValidator(not_null),
+        WITHOUT_DEFAULT,
     ] = None
 
     @property

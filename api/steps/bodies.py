@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, JsonValue
 from pydantic.json_schema import SkipJsonSchema
 
-from api.requests import Body, not_null
+from api.requests import WITHOUT_DEFAULT, Body, not_null
 from leadhand.models.documents import Checker, Name, Text
 from leadhand.models.session_environment import WithEnvironment
 
@@ -24,7 +24,9 @@ class Fork(Body, WithEnvironment):
 
     #: The last point of the session that counts as done, as for a resume; without it the fork
     #: continues where the session had come to.
-    after: Annotated[_Position | SkipJsonSchema[None], BeforeValidator(not_null)] = None
+    after: Annotated[
+        _Position | SkipJsonSchema[None], BeforeValidator(not_null), WITHOUT_DEFAULT
+    ] = None
     #: New values of inputs; all that refers to them runs again.
     inputs: _Inputs
     #: Of a graph or flow: another tool for a step or in place of a tool, in the steps that run.

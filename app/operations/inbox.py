@@ -123,7 +123,7 @@ class Inbox:
             data={"session": session, "status": report.status, "pr_url": report.pr_url},
             escalates=report.status in ("blocked", "failed"),
         )
-        return ReportView(session=parent, status=report.status)
+        return ReportView(session=parent, task="", status=report.status, version=0)
 
     def append(
         self,

@@ -54,7 +54,7 @@ def report_command(
         echo_json(view)
         return 0
     how = "was reported before" if view.repeated else "is reported"
-    if view.task is None:
+    if not view.task:
         click.echo(f"{view.status} is in the inbox of session {view.session}")
     else:
         click.echo(f"task {view.task} of session {view.session} {how} as {view.status}")

@@ -164,11 +164,11 @@ class ReportView(View):
 
     #: The session whose plan has the task, or the parent whose inbox has the report.
     session: str
-    #: The task; null if the parent is no plan.
-    task: str | None = None
+    #: The task; empty if the parent is no plan.
+    task: str
     status: str
     #: The version of the plan with this report; 0 if the parent is no plan.
-    version: int = 0
+    version: int
     #: Whether the same report was there already.
     repeated: bool = False
 

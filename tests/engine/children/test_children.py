@@ -385,7 +385,7 @@ def test_report_of_a_child_whose_parent_is_no_plan_is_in_the_parent_s_inbox(worl
     report = TaskReport(status="completed", pr_url="https://example.org/pr/1", notes="all of it")
     views = [world.engine.plans.report(child.id, report, idempotency_key="one") for _ in "12"]
     view = views[1]
-    assert (view.session, view.task, view.status) == (parent.id, None, "completed")
+    assert (view.session, view.task, view.status) == (parent.id, "", "completed")
     blocked = TaskReport(status="blocked", notes="needs a key")
     world.engine.plans.report(child.id, blocked)
     inbox = world.engine.messages.page(parent.id).items
