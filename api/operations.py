@@ -116,8 +116,8 @@ def _on_stack(
 ) -> Operation:
     """A change of a workflow session on a stack."""
     return Operation(
-        f"stacks.{verb}", "POST", summary, (_CHANGE,), body=body, body_required=body_required,
-        headers=("Idempotency-Key",), refuses=(409, 422),
+        f"stacks.{verb}", "POST", summary, (_CHANGE,), query=stacks.StackQuery, body=body,
+        body_required=body_required, headers=("Idempotency-Key",), refuses=(409, 422),
     )  # fmt: skip
 
 
@@ -126,18 +126,23 @@ _STACKS: tuple[Operation, ...] = (
               (replies(Page[StackHead], "A page of stacks."),), query=requests.PageQuery),
     Operation("stacks.one", "GET", "Show the workflow sessions on a stack",
               (replies(StackView, "The stack as it is now; an unused one is empty."),),
-              refuses=(422,)),
+              query=stacks.StackQuery, refuses=(422,)),
+    Operation("stacks.move", "POST", "Give a stack the name and folder of a moved project",
+              (replies(StackView, "The stack under its new name."),), query=stacks.StackQuery,
+              body=stacks.MoveStack, body_required=True, headers=("Idempotency-Key",),
+              refuses=(409, 422)),
     Operation("stacks.workflows", "GET", "List the workflow sessions of a stack, ended ones too",
               (replies(Page[WorkflowSession], "A page of them, the newest first."),),
               query=stacks.WorkflowsQuery),
     Operation("stacks.workflow", "GET", "Show a workflow session, or the `active` one",
               (replies(WorkflowSession, "The workflow session as it is now."),),
-              refuses=(409, 422)),
+              query=stacks.StackQuery, refuses=(409, 422)),
     Operation("stacks.outputs", "GET", "Merge the outputs of a workflow session's completed steps",
               (replies(OutputsView, "Of equal names, the output of the later step."),),
-              refuses=(409, 422)),
+              query=stacks.StackQuery, refuses=(409, 422)),
     Operation("stacks.start", "POST", "Start a workflow session on top of a stack",
               (replies(StackChange, "The workflow session and the stack.", 201),),
+              query=stacks.StackQuery,
               body=stacks.StartWorkflow, body_required=True, headers=("Idempotency-Key",),
               refuses=(409,)),
     _on_stack("step_start", "Record the start of a step", stacks.OneStep),
@@ -151,7 +156,7 @@ _STACKS: tuple[Operation, ...] = (
     _on_stack("load", "Put a workflow session back on top of its stack", stacks.LoadWorkflow,
               body_required=False),
     Operation("stacks.delete", "DELETE", "Delete a workflow session, active or not", (_CHANGE,),
-              headers=("Idempotency-Key",), refuses=(422,)),
+              query=stacks.StackQuery, headers=("Idempotency-Key",), refuses=(422,)),
 )  # fmt: skip
 
 OPERATIONS: tuple[Operation, ...] = (

@@ -91,6 +91,7 @@ NEEDED: Mapping[str, Scope] = {
     "stacks.abort": Scope.CONTROL,
     "stacks.load": Scope.CONTROL,
     "stacks.delete": Scope.CONTROL,
+    "stacks.move": Scope.CONTROL,
     "flows.listed": Scope.READ,
     "flows.one": Scope.READ,
     "flows.run": Scope.SUBMIT,  # the operator wrote the commands in its file

@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from api import requests
+from leadhand.models.guards import AgentSession
 from leadhand.models.stacks import (
     Goal,
     Index,
@@ -54,6 +55,22 @@ class Advance(OneStep):
     entry_index: Index
 
 
+class MoveStack(requests.Body):
+    """Where a stack belongs from now on."""
+
+    #: Its new name, and for a folder's stack that folder and its host.
+    to: StackName
+    folder: Annotated[str, Field(min_length=1, max_length=4096)] | None = None
+    place: StackName | None = None
+
+
+class StackQuery(requests.Query):
+    """Which stack of this name: the common one, or that of an agent session."""
+
+    #: The agent's own session, such as that of its hooks: it has a stack beside the common one.
+    agent_session: AgentSession | None = None
+
+
 class AbortWorkflow(requests.Body):
     """Why a workflow session ends without result."""
 
@@ -69,7 +86,7 @@ class LoadWorkflow(requests.Body):
     force: bool = False
 
 
-class WorkflowsQuery(requests.PageQuery):
+class WorkflowsQuery(requests.PageQuery, StackQuery):
     """Which workflow sessions of a stack are listed."""
 
     job_name: Label | None = None

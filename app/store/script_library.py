@@ -24,7 +24,7 @@ Verb = Literal[
     "plan_edit", "plan_report", "plan_fact", "plan_started", "plan_look",
     "plan_workspace", "own_folder", "steps_skip", "steps_fork", "annotate",
     "stack_push", "stack_step", "stack_advance", "stack_finish", "stack_load", "stack_delete",
-    "stack_look",
+    "stack_look", "stack_move",
     "guard_begin", "guard_write",
     "audit_steps", "audit_session", "audit_list", "audit_locks", "audit_index", "audit_keys",
 ]  # fmt: skip

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field, JsonValue
 
+from leadhand.client.client import Client
 from leadhand.mcp.arguments import Arguments
 from leadhand.mcp.tools import Calls, Result, Tool
 from leadhand.models import stacks
+from leadhand.models.guards import AgentSession
 from leadhand.models.stacks import StackChange
 from leadhand.stack.mirror import FILES, Mirror, update_files
+from leadhand.stack.moving import adopt_stacks, read_origin
 from leadhand.stack.scope import Scope, find_scope
+
+log = logging.getLogger("leadhand.stack")
 
 SessionId = Annotated[
     stacks.WorkflowId | None,
@@ -28,11 +34,18 @@ class OfStack(Arguments):
         stacks.StackName | None,
         Field(description="The name of a stack; by default that of the current folder."),
     ] = None
+    agent_session: Annotated[
+        AgentSession | None,
+        Field(
+            description="Your own session, if other agents work in this folder: then you have a"
+            " stack of your own beside it."
+        ),
+    ] = None
 
     @property
     def scope(self) -> Scope:
         """Return the stack that the call names, by default that of the current folder."""
-        return find_scope(Path(), self.stack)
+        return find_scope(Path(), self.stack, agent_session=self.agent_session)
 
 
 class OfSession(OfStack):
@@ -204,8 +217,30 @@ async def _result(scope: Scope, change: StackChange) -> dict[str, Any]:
     }
 
 
+def _adopt(url: str, token: str | None, scope: Scope) -> None:
+    files = Path(str(scope.folder), FILES)
+    if read_origin(files) is None:
+        return
+    with Client(url, token) as client:
+        why = adopt_stacks(client, files, scope)
+    if why is not None:
+        log.warning("%s", why)
+
+
+def _adopting(tool: Tool) -> Tool:
+    """The tool, which first moves the stack of a folder here that was renamed to this one."""
+
+    async def call(calls: Calls, given: OfStack) -> Result:
+        scope = given.scope
+        if scope.folder is not None:
+            await asyncio.to_thread(_adopt, calls.client.url, calls.client.token, scope)
+        return await tool.call(calls, given)
+
+    return tool._replace(call=call)
+
+
 #: The tools by name, in the order in which they are listed.
-STACK_TOOLS: Mapping[str, Tool] = {
+_TOOLS: Mapping[str, Tool] = {
     "start_workflow": Tool(
         "Start a workflow of several steps that you carry out; inside another one it is nested.",
         StartWorkflow,
@@ -258,3 +293,4 @@ STACK_TOOLS: Mapping[str, Tool] = {
         reads=True,
     ),
 }  # fmt: skip
+STACK_TOOLS: Mapping[str, Tool] = {name: _adopting(tool) for name, tool in _TOOLS.items()}

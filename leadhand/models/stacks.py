@@ -18,6 +18,8 @@ LINE = r"^[^\x00-\x1f\x7f]+$"
 WORKFLOW_ID = r"^[0-9a-f]{8}$"
 #: In a path, the workflow session on top of the stack.
 ACTIVE = "active"
+#: Between the name of a stack and the hash of an agent session.
+_OF_AGENT = ".agent-"
 
 StackName = Annotated[str, Field(pattern=NAME)]
 WorkflowId = Annotated[str, Field(pattern=WORKFLOW_ID)]
@@ -193,6 +195,30 @@ def folder_stack(place: str, folder: str) -> str:
     """
     digest = hashlib.sha256(f"{place}\n{folder}".encode()).hexdigest()
     return f"folder-{digest[:16]}"
+
+
+def agent_stack(stack: str, agent_session: str) -> str:
+    """Returns the name of the stack that an agent session has beside a stack. Raises ValueError.
+
+    >>> agent_stack("folder-7adebc2ddd7f9cee", "agent-1")
+    'folder-7adebc2ddd7f9cee.agent-8a3b03e1ff9a20f9'
+    """
+    digest = hashlib.sha256(agent_session.encode()).hexdigest()
+    name = f"{stack}{_OF_AGENT}{digest[:16]}"
+    if not re.fullmatch(NAME, name):
+        raise ValueError(f"{stack!r} is too long for a stack of an agent session; give 41 letters")
+    return name
+
+
+def moved_name(stack: str, old: str, new: str) -> str | None:
+    """Returns the name of a stack after the move of its folder's stack; None for a named stack.
+
+    >>> moved_name("folder-1.agent-2", "folder-1", "folder-3"), moved_name("x", "folder-1", "y")
+    ('folder-3.agent-2', None)
+    """
+    rest = stack.removeprefix(old)
+    is_of_folder = stack.startswith(old) and (not rest or rest.startswith(_OF_AGENT))
+    return f"{new}{rest}" if is_of_folder else None
 
 
 def entries_of(workflows: Iterable[WorkflowSession | StackedWorkflow]) -> list[StackEntry]:

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from leadhand.local import file_locks
 from leadhand.models.stacks import StackChange, WorkflowSession
+from leadhand.stack.moving import write_origin
 from leadhand.stack.scope import Scope
 
 log = logging.getLogger("leadhand.stack")
@@ -25,8 +26,10 @@ _LOCK = ".lock"
 class Mirror:
     """The files of one folder. A file that cannot be written is logged: the API has the truth."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, scope: Scope | None = None) -> None:
         self.folder = folder
+        #: The stack whose files they are, if they are written.
+        self._scope = scope
 
     def path(self, session: str) -> Path:
         """Return the path of the file of a workflow session."""
@@ -38,6 +41,8 @@ class Mirror:
             with self._locked():
                 for session in sessions:
                     self._write(session)
+                if self._scope is not None:
+                    write_origin(self.folder, self._scope)
         except OSError as error:
             log.warning("files of workflow sessions are not written: %s", error)
 
@@ -92,4 +97,4 @@ def update_files(scope: Scope, change: StackChange, removed: str = "") -> None:
     if removed:
         Mirror(files).remove(removed)
     if change.workflow is not None:
-        Mirror(files).write([change.workflow])
+        Mirror(files, scope).write([change.workflow])

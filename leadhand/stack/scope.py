@@ -7,8 +7,8 @@ import socket
 from pathlib import Path
 from typing import NamedTuple
 
-from leadhand.models.patterns import NAME, form_of
-from leadhand.models.stacks import folder_stack, place_of_host
+from leadhand.models.patterns import AGENT_SESSION, NAME, form_of
+from leadhand.models.stacks import agent_stack, folder_stack, place_of_host
 from leadhand.settings import ClientSettings
 
 
@@ -20,8 +20,18 @@ class Scope(NamedTuple):
     place: str | None = None
 
 
-def find_scope(folder: Path, name: str | None = None) -> Scope:
-    """Returns the stack of a folder, or the one with this name. Raises ValueError."""
+def find_scope(folder: Path, name: str | None = None, *, agent_session: str | None = None) -> Scope:
+    """Returns the stack of a folder, or the one with this name. Raises ValueError.
+
+    With `agent_session` it is the one that this session of an agent has beside that.
+    """
+    if agent_session is not None:
+        if not re.fullmatch(AGENT_SESSION, agent_session):
+            raise ValueError(
+                f"{agent_session[:80]!r} is no agent session; give {form_of(AGENT_SESSION)}"
+            )
+        found = find_scope(folder, name)
+        return found._replace(stack=agent_stack(found.stack, agent_session))
     if name is not None:
         if not re.fullmatch(NAME, name):
             raise ValueError(f"{name[:80]!r} cannot name a stack; give {form_of(NAME)}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -24,8 +25,10 @@ from leadhand.models.stacks import (
 )
 from leadhand.stack.errors import StateError
 from leadhand.stack.mirror import FILES, Mirror
+from leadhand.stack.moving import adopt_stacks
 from leadhand.stack.scope import find_scope
 
+log = logging.getLogger("leadhand.stack")
 T = TypeVar("T")
 
 _NONE_ACTIVE = "No active workflow session. Use start_workflow to begin one."
@@ -66,7 +69,11 @@ class StateManager:
         self._session_stack: list[WorkflowSession] = []
         self._lock = asyncio.Lock()
         self._scope = find_scope(self.project_root, scope)
-        self._mirror = Mirror(self.sessions_dir)
+        self._mirror = Mirror(self.sessions_dir, self._scope)
+        #: Whether the files were looked at: they may be those of a folder that was renamed.
+        self._is_adopted = False
+        #: Why the files belong to the stack of another folder; None if they do not.
+        self._foreign: str | None = None
         self._given = client
         self._opened: Client | None = None
         self._opening = Lock()
@@ -119,7 +126,10 @@ class StateManager:
 
         def load(client: Client) -> StackChange:
             record = self._mirror.read(session_id)
-            return client.load_workflow(self._scope.stack, session_id, record, force=True)
+            try:
+                return client.load_workflow(self._scope.stack, session_id, record, force=True)
+            except StackRefused as error:
+                raise StateError(self._foreign or str(error)) from None
 
         return self._of(await self._change(load))
 
@@ -283,6 +293,7 @@ class StateManager:
         before = self._replaced
         with _translated():
             client = self._client()
+            self._adopt_files(client)
             view = client.stack(self._scope.stack) if call is None else call(client)
             found = [self._up_to_date(client, one) for one in view.workflows]
         on_stack = [one for one in found if one is not None]
@@ -293,6 +304,15 @@ class StateManager:
                 self._version, self._replaced = view.version, self._replaced + 1
                 self._mirror.write(on_stack)
         return on_stack
+
+    def _adopt_files(self, client: Client) -> None:
+        """Move the stack of the folder's former path here, once, if the folder was renamed."""
+        if self._is_adopted:
+            return
+        self._foreign = adopt_stacks(client, self.sessions_dir, self._scope)
+        self._is_adopted = True
+        if self._foreign is not None:
+            log.warning("%s", self._foreign)
 
     def _up_to_date(self, client: Client, shown: StackedWorkflow) -> WorkflowSession | None:
         """The object of a workflow session on the stack; None if it was deleted meanwhile."""
@@ -308,6 +328,7 @@ class StateManager:
         listed: list[WorkflowSession] = []
         cursor = None
         with _translated():
+            self._adopt_files(self._client())
             while True:
                 page = self._client().stack_workflows(self._scope.stack, limit=_PAGE, cursor=cursor)
                 listed += self._adopt(page.items)

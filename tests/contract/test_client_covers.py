@@ -41,6 +41,7 @@ METHODS = {
     "stacks.abort": "abort_workflow",
     "stacks.load": "load_workflow",
     "stacks.delete": "delete_workflow",
+    "stacks.move": "move_stack",
     "drawings.one": "drawing",
     "artifacts.listed": "artifacts",
     "artifacts.read": "artifact",

@@ -353,6 +353,7 @@ def stacks(walk: Walk) -> None:
     ):  # fmt: skip
         walk.do(f"stacks.{verb}", body, stack="s", workflow=second)
     walk.do("stacks.delete", stack="s", workflow=first)
+    walk.do("stacks.move", {"to": "t", "folder": "/moved"}, stack="s")
 
 
 def tokens(walk: Walk) -> None:

@@ -38,6 +38,8 @@ from leadhand.models.stacks import StackChange, WorkflowSession
 _NONE = SessionRef("", "")
 #: How many ids are tried for a new workflow session.
 TRIES = 20
+#: The words of changes that were carried out.
+_DONE = ("started", "recorded", "advanced", "finished", "loaded", "deleted", "moved")
 
 
 class StackCall(NamedTuple):
@@ -155,6 +157,28 @@ class Stacks:
         arguments |= {"nonce": _nonce("load", call, arguments)}
         return _change(call, self._run_on_known("stack_load", call.arguments() | arguments))
 
+    def move(self, call: StackCall, to: str, folder: str | None, place: str | None) -> StackChange:
+        """Give a stack another name and folder. Raises StackRefused.
+
+        There has to be one of the old name, and none of the new one.
+        """
+        arguments: dict[str, JsonValue] = {
+            "to": to, "folder": folder, "place": place, "keep_s": self._keep_s,
+        }  # fmt: skip
+        arguments |= {"nonce": _nonce("stack_move", call, arguments)}
+        answer = self._store.run("stack_move", _NONE, "", call.arguments() | arguments)
+        match answer.word:
+            case "missing":
+                why = f"stack {call.stack!r} has never been used, or has expired"
+                raise StackRefused(
+                    call.stack, "stack", why, "`leadhand stack all` lists the stacks"
+                )
+            case "occupied":
+                hint = "name another one, or end and delete its workflow sessions"
+                raise StackRefused(call.stack, "to", f"stack {to!r} exists already", hint)
+            case _:
+                return _change(call._replace(stack=to), answer)
+
     def delete(self, call: StackCall) -> StackChange:
         """Delete a workflow session's record and its place on the stack. Raises WorkflowUnknown."""
         return self._run("stack_delete", call, {"keep_s": self._keep_s})
@@ -196,7 +220,15 @@ def _nonce(
 
 def _change(call: StackCall, answer: Reply) -> StackChange:
     """The reply as a view. Raises the error for a refusal."""
-    if answer.word not in ("started", "recorded", "advanced", "finished", "loaded", "deleted"):
+    if answer.word not in (
+        "started",
+        "recorded",
+        "advanced",
+        "finished",
+        "loaded",
+        "deleted",
+        "moved",
+    ):
         raise _refusal(call, answer)
     stored = answer.stack or StoredStack()
     return StackChange(

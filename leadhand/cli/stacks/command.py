@@ -11,11 +11,12 @@ import click
 
 from leadhand.cli.group import Group
 from leadhand.cli.stacks import reading
-from leadhand.cli.stacks.options import as_json, scope_of, which_stack, which_workflow
+from leadhand.cli.stacks.options import as_json, open_stack, which_stack, which_workflow
 
 if TYPE_CHECKING:
     from leadhand.client.client import Client
     from leadhand.models.stacks import StackChange
+    from leadhand.stack.scope import Scope
 
 
 @click.group("stack", cls=Group)
@@ -35,14 +36,13 @@ def stack_command() -> None:
 @which_stack
 @as_json
 def start_command(
-    *, workflow: str, step: str, goal: str, instance: str | None, folder: Path, name: str | None,
+    *, workflow: str, step: str, goal: str, instance: str | None, scope: Scope,
     as_json: bool,
 ) -> int:  # fmt: skip
     """Start a workflow session on top of the stack, at STEP."""
     job, _, flow = workflow.partition("/")
     if not job or not flow:
         raise click.UsageError(f"{workflow!r} has no '/'; give JOB/WORKFLOW")
-    scope = scope_of(folder, name)
 
     def start(client: Client, stack: str) -> StackChange:
         return client.start_workflow(
@@ -50,20 +50,18 @@ def start_command(
             place=scope.place,
         )  # fmt: skip
 
-    return _change(start, folder, name, as_json=as_json)
+    return _change(start, scope, as_json=as_json)
 
 
 @stack_command.command("begin")
 @click.argument("step")
 @which_workflow
 @as_json
-def begin_command(
-    *, step: str, workflow: str | None, folder: Path, name: str | None, as_json: bool
-) -> int:
+def begin_command(*, step: str, workflow: str | None, scope: Scope, as_json: bool) -> int:
     """Record the start of STEP, which becomes the current one."""
     return _change(
         lambda client, stack: client.start_step(stack, step, workflow=workflow),
-        folder, name, as_json=as_json,
+        scope, as_json=as_json,
     )  # fmt: skip
 
 
@@ -79,26 +77,24 @@ def begin_command(
 @as_json
 def done_command(
     *, step: str, outputs: tuple[str, ...], document: str | None, notes: str | None,
-    workflow: str | None, folder: Path, name: str | None, as_json: bool,
+    workflow: str | None, scope: Scope, as_json: bool,
 ) -> int:  # fmt: skip
     """Record the end of STEP with its outputs."""
     given = _outputs(outputs, document)
     return _change(
         lambda client, stack: client.complete_step(stack, step, given, notes, workflow=workflow),
-        folder, name, as_json=as_json,
+        scope, as_json=as_json,
     )  # fmt: skip
 
 
 @stack_command.command("attempt")
 @click.argument("step")
 @which_workflow
-def attempt_command(*, step: str, workflow: str | None, folder: Path, name: str | None) -> int:
+def attempt_command(*, step: str, workflow: str | None, scope: Scope) -> int:
     """Add 1 to the quality attempts of STEP, and print their number."""
-    from leadhand.cli.connect import open_client
     from leadhand.stack.mirror import update_files
 
-    scope = scope_of(folder, name)
-    with open_client() as client:
+    with open_stack(scope) as client:
         change = client.record_quality_attempt(scope.stack, step, workflow=workflow)
     update_files(scope, change)
     click.echo(change.quality_attempts)
@@ -111,23 +107,23 @@ def attempt_command(*, step: str, workflow: str | None, folder: Path, name: str 
 @which_workflow
 @as_json
 def advance_command(
-    *, step: str, index: int, workflow: str | None, folder: Path, name: str | None, as_json: bool
+    *, step: str, index: int, workflow: str | None, scope: Scope, as_json: bool
 ) -> int:
     """Make STEP the current step, forwards or back; INDEX is its position, from 0."""
     return _change(
         lambda client, stack: client.advance_to_step(stack, step, index, workflow=workflow),
-        folder, name, as_json=as_json,
+        scope, as_json=as_json,
     )  # fmt: skip
 
 
 @stack_command.command("complete")
 @which_workflow
 @as_json
-def complete_command(*, workflow: str | None, folder: Path, name: str | None, as_json: bool) -> int:
+def complete_command(*, workflow: str | None, scope: Scope, as_json: bool) -> int:
     """End a workflow session as completed; those above it stay."""
     return _change(
         lambda client, stack: client.complete_workflow(stack, workflow=workflow),
-        folder, name, as_json=as_json,
+        scope, as_json=as_json,
     )  # fmt: skip
 
 
@@ -135,13 +131,11 @@ def complete_command(*, workflow: str | None, folder: Path, name: str | None, as
 @click.argument("reason")
 @which_workflow
 @as_json
-def abort_command(
-    *, reason: str, workflow: str | None, folder: Path, name: str | None, as_json: bool
-) -> int:
+def abort_command(*, reason: str, workflow: str | None, scope: Scope, as_json: bool) -> int:
     """End a workflow session as aborted, with the REASON; those above it stay."""
     return _change(
         lambda client, stack: client.abort_workflow(stack, reason, workflow=workflow),
-        folder, name, as_json=as_json,
+        scope, as_json=as_json,
     )  # fmt: skip
 
 
@@ -150,14 +144,14 @@ def abort_command(
 @click.option("--force", is_flag=True, help="Replace the one on top; also load an ended one.")
 @which_stack
 @as_json
-def load_command(*, id_: str, force: bool, folder: Path, name: str | None, as_json: bool) -> int:
+def load_command(*, id_: str, force: bool, scope: Scope, as_json: bool) -> int:
     """Put a workflow session back on top of the stack, from its JSON file if need be."""
     from leadhand.stack.mirror import FILES, Mirror
 
-    record = Mirror(folder / FILES).read(id_) if name is None else None
+    record = None if scope.folder is None else Mirror(Path(scope.folder, FILES)).read(id_)
     return _change(
         lambda client, stack: client.load_workflow(stack, id_, record, force=force),
-        folder, name, as_json=as_json,
+        scope, as_json=as_json,
     )  # fmt: skip
 
 
@@ -165,36 +159,26 @@ def load_command(*, id_: str, force: bool, folder: Path, name: str | None, as_js
 @click.argument("id_", metavar="ID")
 @which_stack
 @as_json
-def rm_command(*, id_: str, folder: Path, name: str | None, as_json: bool) -> int:
+def rm_command(*, id_: str, scope: Scope, as_json: bool) -> int:
     """Delete a workflow session and its JSON file, active or not."""
     return _change(
         lambda client, stack: client.delete_workflow(stack, id_),
-        folder, name, as_json=as_json, removed=id_,
+        scope, as_json=as_json, removed=id_,
     )  # fmt: skip
-
-
-for command in (
-    reading.show_command, reading.get_command, reading.outputs_command, reading.ls_command,
-    reading.all_command,
-):  # fmt: skip
-    stack_command.add_command(command)
 
 
 def _change(
     call: Callable[[Client, str], StackChange],
-    folder: Path,
-    name: str | None,
+    scope: Scope,
     *,
     as_json: bool,
     removed: str = "",
 ) -> int:
     """Change a stack, then print the change and update the folder's files."""
-    from leadhand.cli.connect import open_client
     from leadhand.cli.render.tables import echo_json
     from leadhand.stack.mirror import update_files
 
-    scope = scope_of(folder, name)
-    with open_client() as client:
+    with open_stack(scope) as client:
         change = call(client, scope.stack)
     update_files(scope, change, removed)
     if as_json:
@@ -208,6 +192,38 @@ def _change(
     elif change.workflow is None or active.session_id != change.workflow.session_id:
         click.echo(f"active: {reading.line_of(active)}")
     return 0
+
+
+@stack_command.command("move")
+@click.argument("old", metavar="FOLDER", type=click.Path(path_type=Path))
+@which_stack
+def move_command(*, old: Path, scope: Scope) -> int:
+    """Move the stack of FOLDER to this folder, after its project was renamed or moved.
+
+    Stacks of agent sessions beside it come along. FOLDER need not exist any more.
+    """
+    from leadhand.cli.connect import open_client
+    from leadhand.stack.mirror import FILES
+    from leadhand.stack.moving import Origin, move_stacks, write_origin
+
+    if scope.folder is None or scope.place is None:
+        raise click.UsageError("--stack names a stack that belongs to no folder")
+    with open_client() as client:
+        moved = move_stacks(client, Origin(str(old.resolve()), scope.place), scope)
+    if not moved:
+        raise click.ClickException(f"{old} has no stack; `leadhand stack all` lists the stacks")
+    files = Path(scope.folder, FILES)
+    if files.is_dir():
+        write_origin(files, scope)
+    click.echo(f"the stack of {old.resolve()} is that of {scope.folder} now")
+    return 0
+
+
+for command in (
+    reading.show_command, reading.get_command, reading.outputs_command, reading.ls_command,
+    reading.all_command,
+):  # fmt: skip
+    stack_command.add_command(command)
 
 
 def _outputs(pairs: tuple[str, ...], document: str | None) -> dict[str, Any]:

@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from leadhand.cli.stacks.options import as_json, scope_of, which_stack, which_workflow
+from leadhand.cli.stacks.options import as_json, open_stack, which_stack, which_workflow
 from leadhand.models.text import plain
 
 if TYPE_CHECKING:
     from leadhand.models.stacks import StackedWorkflow, StepProgress, WorkflowSession
+    from leadhand.stack.scope import Scope
 
 
 @click.command("show")
 @which_stack
 @as_json
-def show_command(*, folder: Path, name: str | None, as_json: bool) -> int:
+def show_command(*, scope: Scope, as_json: bool) -> int:
     """Show the workflow sessions on the stack, the active one first."""
-    from leadhand.cli.connect import open_client
     from leadhand.cli.render.tables import echo_json, table
     from leadhand.cli.render.times import age
 
-    scope = scope_of(folder, name)
-    with open_client() as client:
+    with open_stack(scope) as client:
         stack = client.stack(scope.stack)
     if as_json:
         echo_json(stack)
@@ -45,13 +43,11 @@ def show_command(*, folder: Path, name: str | None, as_json: bool) -> int:
 @click.argument("id_", metavar="[ID]", required=False)
 @which_stack
 @as_json
-def get_command(*, id_: str | None, folder: Path, name: str | None, as_json: bool) -> int:
+def get_command(*, id_: str | None, scope: Scope, as_json: bool) -> int:
     """Show a workflow session with its steps, by default the active one."""
-    from leadhand.cli.connect import open_client
     from leadhand.cli.render.tables import echo_json, table
 
-    scope = scope_of(folder, name)
-    with open_client() as client:
+    with open_stack(scope) as client:
         found = client.stack_workflow(scope.stack, id_)
     if as_json:
         echo_json(found)
@@ -71,15 +67,12 @@ def get_command(*, id_: str | None, folder: Path, name: str | None, as_json: boo
 
 @click.command("outputs")
 @which_workflow
-def outputs_command(*, workflow: str | None, folder: Path, name: str | None) -> int:
+def outputs_command(*, workflow: str | None, scope: Scope) -> int:
     """Print the outputs of a stack's workflow session as one JSON object; later steps override.
 
     By default the workflow is the innermost active one of the folder's stack.
     """
-    from leadhand.cli.connect import open_client
-
-    scope = scope_of(folder, name)
-    with open_client() as client:
+    with open_stack(scope) as client:
         found = client.workflow_outputs(scope.stack, workflow)
     click.echo(json.dumps(found.outputs, ensure_ascii=False, indent=2))
     return 0
@@ -93,16 +86,14 @@ def outputs_command(*, workflow: str | None, folder: Path, name: str | None) -> 
 @which_stack
 @as_json
 def ls_command(
-    *, job: str | None, flow: str | None, status: str | None, limit: int, folder: Path,
-    name: str | None, as_json: bool,
+    *, job: str | None, flow: str | None, status: str | None, limit: int, scope: Scope,
+    as_json: bool,
 ) -> int:  # fmt: skip
     """List the workflow sessions of the stack, the newest first, ended ones too."""
-    from leadhand.cli.connect import open_client
     from leadhand.cli.render.tables import echo_json, table
     from leadhand.cli.render.times import age
 
-    scope = scope_of(folder, name)
-    with open_client() as client:
+    with open_stack(scope) as client:
         page = client.stack_workflows(
             scope.stack, job_name=job, workflow_name=flow, limit=limit,
             status=status,  # type: ignore[arg-type]  # click has checked it

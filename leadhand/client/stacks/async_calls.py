@@ -166,6 +166,16 @@ class AsyncStackCalls:
         call = Call("DELETE", workflow_path(stack, workflow), headers=idempotent())
         return await self._ask_stack(StackChange, call)
 
+    async def move_stack(
+        self, stack: str, to: str, *, folder: str | None = None, place: str | None = None
+    ) -> StackView:
+        """Give a stack another name, and the folder to which its project was moved.
+
+        Raises StackRefused if there is none of the old name, or one of the new name.
+        """
+        body = {"to": to, "folder": folder, "place": place}
+        return await self._ask_stack(StackView, change(stack_path(stack, "move"), body))
+
     async def _change_stack(
         self, stack: str, workflow: str | None, verb: str, **given: Any
     ) -> StackChange:

@@ -163,6 +163,16 @@ class StackCalls:
         call = Call("DELETE", workflow_path(stack, workflow), headers=idempotent())
         return self._ask_stack(StackChange, call)
 
+    def move_stack(
+        self, stack: str, to: str, *, folder: str | None = None, place: str | None = None
+    ) -> StackView:
+        """Give a stack another name, and the folder to which its project was moved.
+
+        Raises StackRefused if there is none of the old name, or one of the new name.
+        """
+        body = {"to": to, "folder": folder, "place": place}
+        return self._ask_stack(StackView, change(stack_path(stack, "move"), body))
+
     def _change_stack(
         self, stack: str, workflow: str | None, verb: str, **given: Any
     ) -> StackChange:

@@ -425,3 +425,32 @@ def test_secrets_in_texts_are_redacted(world: World) -> None:
     found = session(stacks.complete_step(call(), "x", {}, f"with {secret}"))
     assert found.step_progress["x"].notes == "with [redacted]"
     assert session(stacks.abort(call(), secret)).abort_reason == "[redacted]"
+
+
+def test_moved_stack_has_all_of_its_workflow_sessions_under_the_new_name(world: World) -> None:
+    ended = start(world, "ended")
+    world.engine.stacks.complete(call())
+    below, top = start(world), start(world, "fix")
+    change = world.engine.stacks.move(call(key="one"), "t", "/new", "here")
+    again = world.engine.stacks.move(call(key="one"), "t", "/new", "here")
+    assert change.stack.model_dump() == again.stack.model_dump()
+    moved = look(world, "t")
+    assert (moved.name, moved.folder, moved.place) == ("t", "/new", "here")
+    assert [one.session_id for one in moved.workflows] == [below, top]
+    assert look(world).workflows == []
+    assert world.engine.stack_queries.workflow("t", ended).status == "completed"
+    listed = world.engine.stack_queries.workflows("t", ANY).items
+    assert [one.session_id for one in listed] == [top, below, ended]
+    assert [one.name for one in world.engine.stack_queries.stacks().items] == ["t"]
+    world.engine.stacks.complete(call(stack="t"))
+    assert session(world.engine.stacks.load(call(below, stack="t"))).session_id == below
+
+
+def test_stack_is_moved_onto_no_other_one(world: World) -> None:
+    start(world)
+    kept = start(world, stack="t")
+    with pytest.raises(StackRefused, match="'t' exists already"):
+        world.engine.stacks.move(call(), "t", None, None)
+    with pytest.raises(StackRefused, match="never been used"):
+        world.engine.stacks.move(call(stack="nothing"), "u", None, None)
+    assert [one.session_id for one in look(world, "t").workflows] == [kept]

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from click.testing import CliRunner, Result
 
@@ -116,3 +117,43 @@ def test_wrong_input_is_named():
     assert "is no JSON object" in refused("done", "x", "--outputs", "[]")
     assert "cannot name a stack" in refused("show", "--stack", "a b")
     assert "not found in active stack" in refused("complete", "--workflow", "00000000")
+
+
+def test_agents_of_one_folder_keep_stacks_of_their_own(api: Served):
+    common, first = start(), start("web/one", "--agent-session", "agent-1")
+    second = start("web/two", "--agent-session", "agent:2")
+    assert data("complete", "--agent-session", "agent-1")["workflow"]["session_id"] == first
+    assert [one["session_id"] for one in data("show")["workflows"]] == [common]
+    shown = data("show", "--agent-session", "agent:2")
+    assert [one["session_id"] for one in shown["workflows"]] == [second]
+    # REST names the agent session, too.
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    name = data("show")["name"]
+    path = f"{api.url}/v1/stacks/{name}/workflows/active"
+    answer = httpx2.get(path, params={"agent_session": "agent:2"}, headers=headers)
+    assert answer.json()["session_id"] == second
+    assert httpx2.get(path, params={"agent_session": "-"}, headers=headers).status_code == 422
+    assert "no agent session" in refused("show", "--agent-session", "-")
+
+
+def test_stack_of_a_moved_folder_is_moved_with_those_of_its_agents(tmp_path: Path):
+    old, new = tmp_path / "old", tmp_path / "new"
+    old.mkdir()
+    new.mkdir()
+    common = start("web/release", "--folder", str(old))
+    of_agent = start("web/fix", "--folder", str(old), "--agent-session", "agent-1")
+    assert "is that of" in ok("move", str(old), "--folder", str(new))
+    assert data("get", "--folder", str(new))["session_id"] == common
+    found = data("get", "--folder", str(new), "--agent-session", "agent-1")
+    assert found["session_id"] == of_agent
+    assert "has no stack" in refused("move", str(old), "--folder", str(new))
+    start("web/again", "--folder", str(old))
+    assert "exists already" in refused("move", str(old), "--folder", str(new))
+
+
+def test_command_in_a_renamed_folder_uses_its_stack(tmp_path: Path):
+    old, new = tmp_path / "old", tmp_path / "new"
+    (old / ".deepwork" / "tmp").mkdir(parents=True)
+    session = start("web/release", "--folder", str(old))
+    old.rename(new)
+    assert data("get", "--folder", str(new))["session_id"] == session

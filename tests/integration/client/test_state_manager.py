@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+import shutil
 from collections.abc import Awaitable, Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -436,5 +438,48 @@ def test_a_store_that_counts_from_one_again_is_seen(manager: StateManager, tmp_p
         manager._scope = find_scope(tmp_path / "elsewhere")  # an empty stack, with version 0
         assert manager.get_active_session() is None
         assert first.status == "active"
+
+    run(body)
+
+
+def test_renamed_project_finds_its_own_stack_and_files_again(tmp_path: Path):
+    async def body() -> None:
+        old, new = tmp_path / "old", tmp_path / "new"
+        old.mkdir()
+        before = StateManager(old)
+        ended, active = await start(before, "ended"), await start(before)
+        await before.complete_workflow(ended.session_id)
+        before.close()
+        old.rename(new)
+        renamed = StateManager(new)
+        assert [one.session_id for one in renamed._refresh()] == [active.session_id]
+        listed = {one.session_id: one.status for one in await renamed.list_sessions()}
+        assert listed == {ended.session_id: "completed", active.session_id: "active"}
+        assert (await renamed.load_session(ended.session_id)).session_id == ended.session_id
+        renamed.close()
+
+    run(body)
+
+
+def test_copied_project_says_whose_files_it_has_and_leaves_the_other_stack(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    async def body() -> None:
+        origin, copied = tmp_path / "origin", tmp_path / "copied"
+        origin.mkdir()
+        before = StateManager(origin)
+        active = await start(before)
+        shutil.copytree(origin, copied)
+        copy = StateManager(copied)
+        assert copy.get_stack() == []
+        sentence = f"this is a copy of {origin}, to whose stack the files belong; `leadhand stack"
+        assert sentence in caplog.text
+        with pytest.raises(StateError, match=re.escape(f"`leadhand stack move {origin}`")):
+            await copy.load_session(active.session_id)
+        own = await start(copy)
+        assert [one.session_id for one in copy._refresh()] == [own.session_id]
+        assert [one.session_id for one in before._refresh()] == [active.session_id]
+        before.close()
+        copy.close()
 
     run(body)
