@@ -140,7 +140,7 @@ class Queries:
         texts = self._texts_of_loops(ref, program, turns)
         if fields["kind"] == "flow":
             texts[WHOLE] = text_of_flow(self._store, ref, program)
-        warnings = self._store.lines(ref, "warnings", 0, -1)
+        warnings = list(dict.fromkeys(self._store.lines(ref, "warnings", 0, -1)))
         reason = reason_of(fields)
         nearest = partial(nearest_of, known=Snapshot(self._store, ref))
         result = result_of(
@@ -363,7 +363,7 @@ class Queries:
             task=about.task,
             doer=about.doer,
             checkers=list(about.checkers),
-            warnings=records.warnings,
+            warnings=list(dict.fromkeys(records.warnings)),
             notes=self._notes.of(ref, fields, workers, records) if program else [UNREADABLE],
             needs_attention=self._notes.attention(ref, fields, program, records),
             troubles=troubles_at(fields["place"], workers, self._troubles) if active else [],

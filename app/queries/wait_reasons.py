@@ -18,6 +18,8 @@ from leadhand.models.views import Wait, WorkerView
 
 #: The most holders of slots that are named.
 _SHOWN = 5
+#: The load of each core at which a machine counts as busy.
+_BUSY = 2
 #: What the queues of local steps begin with.
 LOCAL_QUEUE = f"{LOCAL}@"
 
@@ -234,8 +236,7 @@ def _wait_of_ready(record: StepRecord, around: Around) -> Wait:
     text = f"{messages} queued on {around.queue}; workers: {names} ({_count(slots, 'slot')})"
     running = [one.session for worker in takers for one in worker.running]
     holders = [*dict.fromkeys(running)] if len(running) >= slots else []
-    if holders:
-        text += f", all held by {_named(holders)}"
+    text += f", all held by {_named(holders)}" if holders else _why_not_yet(takers, len(running))
     return Wait(
         why="queue",
         text=text,
@@ -244,6 +245,19 @@ def _wait_of_ready(record: StepRecord, around: Around) -> Wait:
         since=_at(record.ready),
         next=["leadhand workers" if holders else "leadhand queues"],
     )
+
+
+def _why_not_yet(takers: Sequence[WorkerView], running: int) -> str:
+    """Says why a step waits although slots are free: a busy machine, or a process that starts."""
+    free = sum(worker.concurrency for worker in takers) - running
+    text = f"; {_count(free, 'slot')} free"
+    busy = [one for one in takers if one.load and one.cores and one.load >= _BUSY * one.cores]
+    if busy and len(busy) == len(takers):
+        load, cores = busy[0].load, busy[0].cores
+        return f"{text}, but the machine is busy (load {load} on {_count(cores or 1, 'core')})"
+    kept = [one.idle_processes for one in takers if one.idle_processes is not None]
+    starts = len(kept) == len(takers) and running >= sum(kept)
+    return f"{text}, and a process for it is starting" if starts else text
 
 
 def _named(sessions: Sequence[str]) -> str:

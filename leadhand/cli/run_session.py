@@ -11,11 +11,11 @@ from leadhand.cli.connect import tell
 from leadhand.cli.exit_codes import HALTED, code_of
 from leadhand.cli.leave_running import leaving_running
 from leadhand.cli.questions import answering_questions
-from leadhand.cli.render.live import screen_beside_json, screen_for
+from leadhand.cli.render.live import PlainScreen, screen_beside_json, screen_for
 from leadhand.cli.render.tables import echo_json
 from leadhand.client.client import Client
 from leadhand.models.views import ResultView, SessionView
-from leadhand.run import Interrupted, wait_for_session
+from leadhand.run import Audience, Interrupted, wait_for_session
 
 
 def wait_and_show(
@@ -43,6 +43,11 @@ def wait_and_show(
     if as_json:
         echo_json(result)
     else:
-        for line in summary(result):
-            click.echo(line)
+        print_summary(summary(result), audience)
     return code
+
+
+def print_summary(lines: Iterable[str], audience: Audience | None) -> None:
+    """Print the summary of a result, without a failure that was printed beside its step."""
+    for line in lines:
+        click.echo(audience.once(line) if isinstance(audience, PlainScreen) else line)

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Mapping
 from importlib import import_module
 
-import click
 from pydantic import Field, JsonValue
 
 from leadhand.cli.connect import tell
@@ -15,6 +14,7 @@ from leadhand.cli.leave_running import leaving_running
 from leadhand.cli.questions import answering_questions
 from leadhand.cli.render.live import screen_beside_json, screen_for
 from leadhand.cli.render.result_text import workflow_summary
+from leadhand.cli.run_session import print_summary
 from leadhand.client.client import Client
 from leadhand.client.origin import ParentEnd
 from leadhand.models.documents import (
@@ -27,7 +27,7 @@ from leadhand.models.documents import (
 )
 from leadhand.models.session_environment import REVEALED
 from leadhand.models.views import ResultView, SessionView
-from leadhand.run import Interrupted, wait_for_session
+from leadhand.run import Audience, Interrupted, wait_for_session
 
 # Imported here and not when a screen is drawn: by then the workflow file's folder is first on
 # sys.path, and a module of its own with such a name would be imported instead.
@@ -92,9 +92,9 @@ class Conductor:
             ):
                 result = wait_for_session(self._client, session, say=tell, audience=audience)
         except Interrupted as interrupted:
-            self._keep(interrupted.result)
+            self._keep(interrupted.result, audience)
             raise
-        self._keep(result)
+        self._keep(result, audience)
         return result
 
     def _submit(self, document: WorkflowDocument) -> SessionView:
@@ -105,11 +105,10 @@ class Conductor:
             key = f"{key}-{self._started}"
         return self._client.submit(document, key, on_parent_end=self._on_parent_end)
 
-    def _keep(self, result: ResultView) -> None:
+    def _keep(self, result: ResultView, audience: Audience | None) -> None:
         self.results.append(result)
         if not self.as_json:
-            for line in workflow_summary(result):
-                click.echo(line)
+            print_summary(workflow_summary(result), audience)
 
 
 def overridden(document: WorkflowDocument, given: Overrides) -> WorkflowDocument:

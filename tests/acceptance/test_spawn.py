@@ -135,9 +135,9 @@ def test_the_end_of_a_failing_output_is_shown(project: Project):
     (missing,) = (line for line in ended.out.splitlines() if "  missing " in line)
     assert missing.endswith("ValueError: the last word")
     ended = project.leadhand(*command, "--doer", "python3 fails.py", "--checker", "true")
-    (closed, *_) = (line for line in ended.out.splitlines() if "session ended failed" in line)
-    assert "exited with code 1" in closed
-    assert closed.endswith("ValueError: the last word")
+    (failed,) = (line for line in ended.out.splitlines() if "exited with code 1" in line)
+    assert "doer: failed: " in failed  # nor is it in the lines of the loop and of the session
+    assert failed.partition("  [")[0].endswith("ValueError: the last word")
 
 
 AGENTS = """\

@@ -77,6 +77,18 @@ def all_held(case: Case) -> SessionRef:
     return case.world.session("/two")
 
 
+def busy(case: Case) -> SessionRef:
+    case.tell("here", QUEUES, load=9.5, cores=2, idle_processes=1)
+    return case.world.session("/busy")
+
+
+def starting(case: Case) -> SessionRef:
+    case.tell("here", QUEUES, concurrency=2, worker="w", load=0.5, cores=2, idle_processes=1)
+    case.world.grant(case.world.session("/one"), DO)
+    case.engine.store.fleet().delete_inventory("at-here")
+    return case.world.session("/two")
+
+
 def no_worker(case: Case) -> SessionRef:
     case.tell("here", ("checks@here",))
     return case.world.session("/no-worker")
@@ -164,7 +176,9 @@ def stopping(case: Case) -> SessionRef:
 
 
 REASONS: Mapping[Callable[[Case], SessionRef], tuple[str, str]] = {
-    queue: ("queue", "messages queued on agents@here; workers: at-here (4 slots)"),
+    queue: ("queue", "messages queued on agents@here; workers: at-here (4 slots); 4 slots free"),
+    busy: ("queue", "4 slots free, but the machine is busy (load 9.5 on 2 cores)"),
+    starting: ("queue", "1 slot free, and a process for it is starting"),
     all_held: ("queue", "(1 slot), all held by session "),
     no_worker: ("no_worker", "no worker consumes agents@here"),
     place_gone: ("place_gone", "leadhand worker --place here"),

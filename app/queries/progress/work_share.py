@@ -12,6 +12,9 @@ from typing import NamedTuple
 
 from app.domain.states import SessionStatus
 
+#: The least share from which the time left is estimated, as in `lib/steps/shares.lua`.
+_LEAST = 0.1
+
 
 class WorkShare(NamedTuple):
     """The share from 0 to 1, and the seconds of the work so far and of the rest."""
@@ -27,6 +30,8 @@ def work_share(fields: Mapping[str, str], now_ms: int) -> WorkShare:
     >>> active = {"status": "active", "expected": "40", "covered": "10", "began": "0"}
     >>> work_share(active, 5_000)
     WorkShare(share=0.25, elapsed_s=5.0, left_s=15.0)
+    >>> work_share({**active, "covered": "1"}, 5_000).left_s is None
+    True
     >>> work_share({**active, "status": "completed", "paused": "9000"}, 50_000)
     WorkShare(share=1.0, elapsed_s=9.0, left_s=None)
     """
@@ -40,5 +45,5 @@ def work_share(fields: Mapping[str, str], now_ms: int) -> WorkShare:
     if status == SessionStatus.COMPLETED:
         return WorkShare(1.0, elapsed_s)
     done = max(0.0, min(1.0, int(fields.get("covered") or 0) / expected))
-    left_s = elapsed_s * (1 - done) / done if done and runs else None
+    left_s = elapsed_s * (1 - done) / done if done >= _LEAST and runs else None
     return WorkShare(int(done * 10_000) / 10_000, elapsed_s, left_s and round(left_s, 1))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from leadhand.cli.render.live_text import Line, screen, sentence
+from leadhand.cli.render.live_text import Line, failures_of, screen, sentence
 from leadhand.cli.render.output_text import Tail
 from leadhand.cli.render.progress import Picture, apply_event
 from leadhand.cli.render.session_text import head_line
@@ -35,6 +35,8 @@ class PlainScreen:
     def __init__(self, write: Callable[[str], None]) -> None:
         self._write = write
         self._picture = Picture(session="")
+        #: The texts of failures that were printed, each beside its step.
+        self._failures: set[str] = set()
 
     def start(self, session: SessionView) -> None:
         """Print the id and title of a session, and the command that follows it elsewhere."""
@@ -47,7 +49,14 @@ class PlainScreen:
         self._picture = apply_event(self._picture, event)
         line = sentence(self._picture, event)
         if line is not None:
-            self._write(line)
+            self._write(self.once(line))
+        self._failures |= failures_of(event)
+
+    def once(self, line: str) -> str:
+        """Return a line without the failures that were printed before."""
+        for failure in self._failures:
+            line = line.replace(f": {failure}", "")
+        return line
 
     def update(self, session: SessionView) -> None:
         """Do nothing: each printed line has the cost of its step."""

@@ -97,6 +97,23 @@ def sentence(picture: Picture, event: Event) -> str | None:
     return f"[{elapsed(event.at_ms - (picture.started_ms or event.at_ms))}] {text}"
 
 
+def failures_of(event: Event) -> set[str]:
+    """Returns the text of the failure that an event of a step shows, in the forms of later lines.
+
+    >>> done = Event(id="1-0", type="step.settled", at_ms=0, address="do")
+    >>> failures_of(done.model_copy(update={"fields": {"word": "failed", "text": "exit code 4"}}))
+    {'exit code 4'}
+    """
+    if event.type != "step.settled" or event.fields.get("word") != "failed":
+        return set()
+    text = plain(event.fields.get("text") or "", most=NOTE)
+    return {
+        text,
+        reason_text(event.fields.get("text")),
+        reason_text(event.fields.get("reason")),
+    } - {""}
+
+
 def _head(picture: Picture, *, now_ms: int) -> Line:
     until = picture.latest_ms if picture.ended else now_ms
     parts = [f"session {picture.session}", plain(picture.name, most=60), picture.status]
@@ -106,7 +123,7 @@ def _head(picture: Picture, *, now_ms: int) -> Line:
     if picture.cost_usd:
         parts.append(f"${picture.cost_usd:.4f}")
     text = "  ".join(part for part in parts if part)
-    return Line(f"{text}  ({picture.reason})" if picture.reason else text, picture.status)
+    return Line(text, picture.status)
 
 
 def share_text(picture: Picture, *, now_ms: int | None = None) -> str:

@@ -78,7 +78,6 @@ class Picture:
     session: str
     name: str = ""
     status: str = "active"
-    reason: str = ""
     started_ms: int | None = None
     latest_ms: int = 0
     #: Of the steps that have ended, as far as their agents report it.
@@ -168,7 +167,6 @@ def _after_session(picture: Picture, event: Event) -> Picture:
     return replace(
         picture,
         status=plain(status),
-        reason=reason_text(event.fields.get("reason")),
         ended=event.type == "session.ended",
     )
 

@@ -155,6 +155,11 @@ class WorkerView(View):
     default_agent: str | None = None
     roots: list[str] = []
     concurrency: int = 0
+    #: The processes that it keeps for attempts; more start on demand, up to its concurrency.
+    idle_processes: int | None = None
+    #: The load average of its machine over the last minute, and the number of its cores.
+    load: float | None = None
+    cores: int | None = None
     #: The newest program schema that it can run.
     schema_version: int = 1
     pid: int = 0

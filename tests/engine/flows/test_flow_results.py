@@ -102,3 +102,11 @@ def test_neither_a_decision_nor_a_failed_step_is_the_text_of_a_flow(world: World
     assert (found.status, found.result_text) == ("completed", "said at llm1")
     failed = run(world, flow(llm(), llm()), {"llm2": FAILED})
     assert (failed.status, failed.result_text) == ("failed", "said at llm1")
+
+
+def test_a_warning_that_was_recorded_twice_is_shown_once(world: World) -> None:
+    found = run(world, flow(llm()), {})
+    store, ref = world.engine.store, SessionRef(found.session_id, found.session_id)
+    store._redis.rpush(store.keys.part(ref, "warnings"), "no room", "no room")
+    assert world.engine.queries.result(ref.id).warnings == ["no room"]
+    assert world.engine.queries.session(ref.id).warnings == ["no room"]

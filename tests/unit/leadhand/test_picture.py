@@ -7,6 +7,7 @@ from functools import reduce
 from hypothesis import given
 from hypothesis import strategies as st
 
+from leadhand.cli.render.live import PlainScreen
 from leadhand.cli.render.live_text import screen, sentence
 from leadhand.cli.render.progress import Picture, apply_event
 from leadhand.models.views import Event
@@ -94,7 +95,7 @@ def test_list_of_a_for_each_is_done_or_has_failed_and_has_no_iterations() -> Non
 
 def test_a_closed_loop_is_one_line_with_its_verdict() -> None:
     head, line = screen(pictured(14), now_ms=99_000)
-    assert head.text == "session 1a2b3c4d  tdd  completed  0:13  (accepted)"
+    assert head.text == "session 1a2b3c4d  tdd  completed  0:13"
     assert line.text.split() == ["Make", "it", "green", "accept", "2", "of", "5", "0:11"]
     assert (head.style, line.style) == ("green", "green")
 
@@ -141,7 +142,25 @@ def test_plain_lines_say_each_piece_of_news_once() -> None:
 def test_a_reason_is_shown_down_to_its_root_cause() -> None:
     chain = {"code": "failed_step", "text": "do failed", "beneath": {"code": "timeout"}}
     run = [("session.ended", None, {"status": "failed", "reason": chain})]
-    assert texts(reduce(apply_event, events(run), Picture("s")))[0].endswith("(do failed: timeout)")
+    [event] = events(run)
+    assert str(sentence(Picture("s"), event)).endswith("session ended failed: do failed: timeout")
+
+
+def test_a_failure_is_printed_once() -> None:
+    chain = {"code": "failed_step", "text": "do failed", "beneath": {"text": "exit code 4: boom"}}
+    run = [
+        ("step.settled", "do", {"word": "failed", "text": "exit code 4: boom"}),
+        ("session.ended", None, {"status": "failed", "reason": chain}),
+    ]
+    printed: list[str] = []
+    screen = PlainScreen(printed.append)
+    for event in events(run):
+        screen.show(event)
+    assert [line.partition("] ")[2] for line in printed] == [
+        "doer: failed: exit code 4: boom",
+        "session ended failed: do failed",
+    ]
+    assert screen.once("session s: failed: do failed: exit code 4: boom").endswith(": do failed")
 
 
 def test_a_step_that_waits_says_for_what() -> None:

@@ -6,6 +6,7 @@
 local shares = {}
 
 local MOST = 1e15   -- Redis counts whole numbers of 64 bits
+local LEAST = 0.1   -- the least share from which the time left is estimated
 
 -- Begins to count the work of a new session.
 function shares.begin(tx)
@@ -91,13 +92,13 @@ function shares.shift(tx, ms)
 end
 
 -- The share that is done, from 0 to 1, and the estimated time of the rest: as long as the work so far took for its
--- share. nil if the session counts none.
+-- share. nil if the session counts none; no time while less than a tenth is done.
 function shares.current(tx)
   local expected, covered = tonumber(tx.session.expected), tonumber(tx.session.covered)
   if not expected or expected <= 0 then return nil end
   local done = math.max(0, math.min(1, covered / expected))
   local spent = math.max(0, tx.now - tonumber(tx.session.began))
-  return {share = math.floor(done * 10000) / 10000, left_ms = done > 0 and math.floor(spent * (1 - done) / done) or nil}
+  return {share = math.floor(done * 10000) / 10000, left_ms = done >= LEAST and math.floor(spent * (1 - done) / done) or nil}
 end
 
 return shares
