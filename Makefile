@@ -36,7 +36,7 @@ $(BIN)/python:
 
 $(VENV)/runtime.stamp: requirements.lock pyproject.toml | $(BIN)/python
 	@echo "setup: installing the packages of requirements.lock, each checked against its hash"
-	@$(PIP) install --quiet --no-deps --require-hashes -r requirements.lock
+	@$(PIP) install --no-deps --require-hashes -r requirements.lock
 	@echo "setup: installing leadhand itself from this folder"
 	@$(PIP) install --quiet --no-deps -e .
 	@touch $@
@@ -44,19 +44,19 @@ $(VENV)/runtime.stamp: requirements.lock pyproject.toml | $(BIN)/python
 
 $(VENV)/dev.stamp: requirements-dev.lock pyproject.toml | $(BIN)/python
 	@echo "setup: installing the packages of requirements-dev.lock, each checked against its hash"
-	@$(PIP) install --quiet --no-deps --require-hashes -r requirements-dev.lock
+	@$(PIP) install --no-deps --require-hashes -r requirements-dev.lock
 	@echo "setup: installing leadhand itself from this folder"
 	@$(PIP) install --quiet --no-deps -e .
 	@touch $@
 
 $(VENV)/docs.stamp: requirements-docs.lock pyproject.toml | $(BIN)/python
 	@echo "setup: installing the packages of requirements-docs.lock, each checked against its hash"
-	@$(PIP) install --quiet --no-deps --require-hashes -r requirements-docs.lock
+	@$(PIP) install --no-deps --require-hashes -r requirements-docs.lock
 	@touch $@
 
 $(VENV)/bench.stamp: requirements-bench.lock pyproject.toml | $(BIN)/python
 	@echo "setup: installing the packages of requirements-bench.lock, each checked against its hash"
-	@$(PIP) install --quiet --no-deps --require-hashes -r requirements-bench.lock
+	@$(PIP) install --no-deps --require-hashes -r requirements-bench.lock
 	@touch $@
 
 agents: $(VENV)/agents.stamp ## the real claude and codex, and axe-core, for the tests, where npm is found

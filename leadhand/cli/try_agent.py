@@ -187,11 +187,20 @@ def trial_lines(trial: Trial, agent: AgentView) -> Iterator[str]:
         yield from block(trial.text)
     if trial.all_tools_failed:
         yield f"{_calls(trial)} failed; see the results above, and the agent's sandbox"
-    elif not trial.tools and not trial.failure:
-        yield "it reported no tool call" + (
-            "" if agent.kind == "command" else f": an agent of kind {agent.kind} has no tools"
-        )
+    elif not trial.failure:
+        yield _verdict(trial, agent)
     yield "; ".join(_facts(trial))
+
+
+def _verdict(trial: Trial, agent: AgentView) -> str:
+    """Says that the agent works; without a tool call that is a warning, since it may do nothing."""
+    if trial.tools:
+        return f"agent {agent.name!r} works: it answered, and its tools work"
+    if agent.kind == "command":
+        why = "it may change no file; compare its answer with the prompt"
+    else:
+        why = f"an agent of kind {agent.kind} has no tools, it answers and edits nothing"
+    return f"warning: agent {agent.name!r} answered, but reported no tool call: {why}"
 
 
 def _calls(trial: Trial) -> str:

@@ -25,18 +25,25 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 _REFRESHES_PER_SECOND = 4
+#: Seconds between two lines of output where there is no terminal.
+_OUTPUT_S = 10.0
 
 
 class PlainScreen:
-    """Prints one line per event, without control characters."""
+    """Prints one line per event, and the last line of output every 10 s, if there is a new one."""
 
-    wants_output = False
+    wants_output = True
 
-    def __init__(self, write: Callable[[str], None]) -> None:
+    def __init__(
+        self, write: Callable[[str], None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._write = write
+        self._clock = clock
         self._picture = Picture(session="")
         #: The texts of failures that were printed, each beside its step.
         self._failures: set[str] = set()
+        self._tail = Tail()
+        self._shown_at = clock()
 
     def start(self, session: SessionView) -> None:
         """Print the id and title of a session, and the command that follows it elsewhere."""
@@ -46,6 +53,12 @@ class PlainScreen:
 
     def show(self, event: Event) -> None:
         """Print one line that describes an event, if the event is shown."""
+        if event.type == OUTPUT:
+            self._tail.add(event)
+            if self._tail.last and self._clock() - self._shown_at >= _OUTPUT_S:
+                self._write(f"  {self._tail.last}")
+                self._shown_at = self._clock()
+            return
         self._picture = apply_event(self._picture, event)
         line = sentence(self._picture, event)
         if line is not None:

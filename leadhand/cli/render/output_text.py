@@ -65,6 +65,11 @@ class Tail:
         self.address, self.at_ms = event.address or "", event.at_ms
         self._newest.extend(self._lines.lines(event))
 
+    @property
+    def last(self) -> str:
+        """Return the newest line, with its step; '' before any."""
+        return self._newest[-1] if self._newest else ""
+
     def shown(self, now_ms: int) -> list[str]:
         """Return lines: the age of the last output and its newest lines; empty before any."""
         if self.at_ms is None:

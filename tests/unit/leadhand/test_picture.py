@@ -6,6 +6,7 @@ from functools import reduce
 
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import JsonValue
 
 from leadhand.cli.render.live import PlainScreen
 from leadhand.cli.render.live_text import screen, sentence
@@ -238,3 +239,26 @@ def test_what_an_agent_said_is_not_cut_from_the_reason() -> None:
     assert str(sentence(apply_event(Picture("s"), ended), ended)).endswith(
         "; answer with yes or no"
     )
+
+
+def test_without_a_terminal_the_last_output_is_printed_every_ten_seconds() -> None:
+    now, written = [0.0], list[str]()
+    shown = PlainScreen(written.append, clock=lambda: now[0])
+    for second in range(25):
+        now[0] = second
+        fields: dict[str, JsonValue] = {
+            "fence": 1,
+            "stream": "stdout",
+            "text": f"line {second}\n",
+            "offset": second * 8,
+        }
+        shown.show(
+            Event(
+                id=f"{second}-0",
+                type="output",
+                at_ms=second,
+                address="green~1[1]/do",
+                fields=fields,
+            )
+        )
+    assert written == ["  green~1[1]/do | line 10", "  green~1[1]/do | line 20"]
