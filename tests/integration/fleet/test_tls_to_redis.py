@@ -64,12 +64,14 @@ class TlsProxy:
             await asyncio.sleep(0)
 
     async def _connect(self, near: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
-        far, forth = await asyncio.open_connection(self._server.hostname, self._server.port)
+        writers = [back]
         try:
+            far, forth = await asyncio.open_connection(self._server.hostname, self._server.port)
+            writers.append(forth)
             await asyncio.gather(_copy(near, forth), _copy(far, back))
         finally:
-            back.close()
-            forth.close()
+            for writer in writers:  # without waiting for the peer's end of TLS
+                writer.transport.abort()
 
 
 async def _copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
