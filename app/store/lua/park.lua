@@ -4,8 +4,8 @@
 --   default? (of a person's deadline),
 --   rules? (what a person's answer must fit, as JSON)
 -- Returns: parked(fence) | ended(status of a child that has ended meanwhile) | superseded
---- @requires addresses, deadlines, dispatch, events, indexes/changes, locks/locks, outcomes, plans/progress, records, sessions
---- @requires transaction, transcript, turn_records, webhooks
+--- @requires addresses, deadlines, dispatch, events, indexes/changes, locks/locks, outcomes, plans/progress, records
+--- @requires sessions, transaction, transcript, turn_records, webhooks
 return function(tx)
   local args = tx.args
   local address = args.address

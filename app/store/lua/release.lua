@@ -2,7 +2,8 @@
 -- that the real path of the folder differs: then, once, the session locks the real folder, and the step waits for it.
 -- Arguments: address, fence, nonce, why, usage?, digest?, changed?, patch?, folder? (the lock by the real path)
 -- Returns: released | kept (nothing is handed back, the attempt continues) | superseded
---- @requires deadlines, dispatch, locks/locks, outcomes, records, sessions, transaction, tree/children, usage/usage, work_diffs
+--- @requires deadlines, dispatch, locks/locks, outcomes, records, sessions, transaction, tree/children, usage/usage
+--- @requires work_diffs
 
 -- Locks the real folder from now on, once and if nothing else of the session runs. Returns whether it does.
 local function change_folder(tx)

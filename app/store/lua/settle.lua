@@ -7,7 +7,8 @@
 --   of the iteration's result), artifacts? (of the outcome: name, digest, size, media_type)
 -- Document: the outcome. Entry: of the ledger. Records: of the transcript.
 -- Returns: settled | again (it is retried) | repeated | superseded; with grants and hints
---- @requires attempts, deadlines, dispatch, events, inbox, outcomes, records, transaction, transcript, usage/usage, work_diffs
+--- @requires attempts, deadlines, dispatch, events, inbox, outcomes, records, transaction, transcript, usage/usage
+--- @requires work_diffs
 return function(tx)
   local args = tx.args
   local address = args.address

@@ -1,6 +1,6 @@
 -- Deadlines that have passed: of the session, of an attempt, and of a parked step (a person's deadline, a timer, or a
--- look at a child session or a plan). The sweep finds them; a transition that comes before the sweep applies them first,
--- so that nothing is accepted late.
+-- look at a child session or a plan). The sweep finds them; a transition that comes before the sweep applies them
+-- first, so that nothing is accepted late.
 --- @requires addresses, attempts, budgets, dispatch, events, outcomes, programs, records, sessions, transaction
 --- @requires transcript, turns, usage/usage
 local deadlines = {}
@@ -116,8 +116,8 @@ function deadlines.apply_to_session(tx)
 end
 
 -- What a call brings for a step, which does not count if it comes too late.
-local BROUGHT = {'word', 'verdict', 'reason', 'failure', 'text', 'usage', 'expand', 'ledger', 'busy', 'ending', 'warning',
-  'take', 'thread', 'signature', 'refused_by', 'artifacts'}
+local BROUGHT = {'word', 'verdict', 'reason', 'failure', 'text', 'usage', 'expand', 'ledger', 'busy', 'ending',
+  'warning', 'take', 'thread', 'signature', 'refused_by', 'artifacts'}
 
 -- Applies the deadline of a step that has passed before the sweep has seen it. Returns the reply of `expire`.
 local function apply(tx, address, step)

@@ -58,9 +58,7 @@ function turns.finish_iteration(tx, id, iteration, reason)
   if iteration < turn.max and budgets.is_spent(tx, 1) then return turns.end_spent(tx) end
   ledger.append(tx, id, iteration, 'retry', reason)
   if iteration >= turn.max then return turns.close(tx, id, 'max_iterations') end
-  if still then
-    return turns.close(tx, id, 'terminate', turn_records.standstill_reason(tx, id, turn))
-  end
+  if still then return turns.close(tx, id, 'terminate', turn_records.standstill_reason(tx, id, turn)) end
   shares.end_iteration(tx, id, turn)
   turn.iteration = iteration + 1
   records.save(tx, 'turns', id)

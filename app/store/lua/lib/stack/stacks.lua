@@ -154,30 +154,6 @@ function stacks.describe(tx, folder, place)
   if place then redis.call('HSETNX', key_of(tx, 'stack'), 'place', place) end
 end
 
--- Records another folder and place of a stack.
-function stacks.describe_again(tx, folder, place)
-  redis.call('HDEL', key_of(tx, 'stack'), 'folder', 'place')
-  stacks.describe(tx, folder, place)
-end
-
--- Gives the stack of the call, and all of its workflow sessions, another name, which the call has from then on. Returns
--- why not: `missing`, or `occupied` if a stack has the new name.
-function stacks.rename(tx, name)
-  local old = tx.args.stack
-  if redis.call('EXISTS', key_of(tx, 'stack')) == 0 then return 'missing' end
-  if redis.call('EXISTS', tx.prefix .. 'stack:' .. name) == 1 then return 'occupied' end
-  for _, member in ipairs(redis.call('ZRANGE', key_of(tx, 'stack-all'), 0, -1)) do
-    local id = member:match('<(.*)$')
-    if stacks.exists(tx, id) then redis.call('HSET', stacks.key(tx, id), 'stack', name) end
-  end
-  for _, kind in ipairs({'stack', 'stack-line', 'stack-all'}) do
-    local key = key_of(tx, kind)
-    if redis.call('EXISTS', key) == 1 then redis.call('RENAME', key, tx.prefix .. kind .. ':' .. name) end
-  end
-  redis.call('ZREM', tx.shared.stacks, old)
-  tx.args.stack = name
-end
-
 -- Takes a workflow session off the stack, from anywhere in it: the one above gets the one below as its parent.
 -- Its record is kept for `keep_s`, as is a stack without a workflow session.
 function stacks.remove(tx, id)

@@ -98,7 +98,8 @@ function shares.current(tx)
   if not expected or expected <= 0 then return nil end
   local done = math.max(0, math.min(1, covered / expected))
   local spent = math.max(0, tx.now - tonumber(tx.session.began))
-  return {share = math.floor(done * 10000) / 10000, left_ms = done >= LEAST and math.floor(spent * (1 - done) / done) or nil}
+  local left_ms = done >= LEAST and math.floor(spent * (1 - done) / done) or nil
+  return {share = math.floor(done * 10000) / 10000, left_ms = left_ms}
 end
 
 return shares
