@@ -17,6 +17,7 @@ from app.domain.shared_errors import SharedRefusal
 from app.engine import Engine
 from app.errors import (
     ControlRefused,
+    FlowDisabled,
     IdempotencyConflict,
     InvalidDocument,
     LabelTaken,
@@ -153,7 +154,7 @@ def _of_kind(error: LeadhandError) -> Refused | None:
     """The refusal for the error's problem type; None for a server error."""
     if error.kind is None:
         return None
-    hint = error.hint if isinstance(error, ControlRefused) else None
+    hint = error.hint if isinstance(error, ControlRefused | FlowDisabled) else None
     refusal = refuse(error.kind, str(error), hint=hint)
     if isinstance(error, SharedRefusal):
         named = {"field": error.field, "value": error.value, "hint": error.hint}

@@ -12,7 +12,7 @@ LeadhandError
 │   ├── ParentRests         the step that starts a child session no longer runs
 │   └── PositionRefused     a session cannot be resumed from this point
 ├── FlowUnknown             no file of the catalog has this name
-├── FlowDisabled            the flow's file is broken
+├── FlowDisabled            the flow's file is broken, or not approved
 ├── AnswerUnwanted          no step of the session waits for this answer
 ├── MessageRefused          an inbox refuses a message (app.domain.messages)
 ├── SharedRefusal           a named lock or shared value cannot be had (domain/shared_errors)
@@ -209,14 +209,15 @@ class FlowUnknown(LeadhandError):
 
 
 class FlowDisabled(LeadhandError):
-    """The flow's file is broken."""
+    """The flow's file is broken, or needs an approval, as `hint` says then."""
 
     kind = Kind.FLOW_DISABLED
 
-    def __init__(self, name: str, why: str) -> None:
-        super().__init__(name, why)
+    def __init__(self, name: str, why: str, hint: str | None = None) -> None:
+        super().__init__(name, why, hint)
         self.name = name
         self.why = why
+        self.hint = hint
 
     def __str__(self) -> str:
         return f"flow {self.name!r} is disabled: {self.why}"

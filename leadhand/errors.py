@@ -15,7 +15,7 @@ LeadhandError
     ├── SessionStillRuns    409: the call needs a session that has ended
     ├── ControlRefused      409: the verb does not fit the session's status
     ├── FlowUnknown         404: no flow of the catalog has this name
-    ├── FlowDisabled        409: the flow's file is invalid
+    ├── FlowDisabled        409: the flow's file is invalid, or not approved
     ├── AnswerUnwanted      409: no step of the session waits for this answer
     ├── MessageRefused      409: the session's inbox does not accept the message
     ├── LockTaken           409: another attempt or session holds the lock
@@ -183,7 +183,7 @@ class FlowUnknown(Refused):
 
 
 class FlowDisabled(Refused):
-    """The flow's file is invalid; the message names the path in it."""
+    """The flow's file is invalid, as the message says with its path; or needs an approval."""
 
 
 class AnswerUnwanted(Refused):

@@ -121,7 +121,7 @@ class Catalog:
         """Returns a flow with all files and subflows it needs. Raises FlowUnknown, FlowDisabled."""
         found = self.one(name)
         if found.definition is None:
-            raise FlowDisabled(name, str(found.error))
+            raise self._disabled(name, str(found.error))
         return self.complete(_document(name, found.definition), folder=found.file.parent)
 
     def complete(self, document: FlowDocument, *, folder: Path | None = None) -> FlowDocument:
@@ -184,6 +184,13 @@ class Catalog:
         for field in free_commands(found) if why is not None else ():
             raise FlowInvalid(file.name, field, f"needs the scope 'exec:free': {why}")
         return found
+
+    def _disabled(self, name: str, error: str) -> FlowDisabled:
+        """The error for a flow; a missing approval, also of a subflow, is its hint."""
+        for why in self._no_commands.values():
+            if (end := f": {why}") in error:
+                return FlowDisabled(name, error.replace(end, ""), why)
+        return FlowDisabled(name, error)
 
     def _search_folders(self, folder: Path | None) -> tuple[Path, ...]:
         """The flow's own folder, or all folders for a flow that was submitted without a file."""

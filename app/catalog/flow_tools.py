@@ -119,7 +119,7 @@ def _flow(field: str, tool: str, catalog: Catalog) -> FlowDocument | InvalidDocu
     except FlowUnknown as error:
         hint = f"it {error.why}"
     except FlowDisabled as error:
-        hint = f"it cannot be used: {error}"
+        hint = f"it cannot be used: {error}" + (f": {error.hint}" if error.hint else "")
     return InvalidDocument(field, tool, hint)
 
 

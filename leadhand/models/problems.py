@@ -71,11 +71,11 @@ class Kind(Enum):
     )
     #: No flow of the catalog has this name.
     FLOW_UNKNOWN = "flow-unknown", 404, "No such flow", "FlowUnknown"
-    #: The flow's file is invalid.
+    #: The flow's file is invalid, or needs an approval.
     FLOW_DISABLED = (
         "flow-disabled",
         409,
-        "The flow's file is broken",
+        "The flow is disabled",
         "FlowDisabled",
         "mend the file",
     )

@@ -153,6 +153,21 @@ def test_definitions_of_a_folder_need_an_approval_or_exec_free(
     wait_until(lambda: ask(services, services.limited).status_code in (409, 422))
 
 
+def test_hint_for_a_flow_that_is_not_approved_names_the_command_that_approves(
+    services: Services,
+) -> None:
+    refused = services.post("/v1/flows/hello/runs", {}, services.limited, services.folder).json
+    assert refused is not None
+    assert refused["detail"].endswith(
+        "hello.json: steps.0.checker.command: needs the scope 'exec:free'"
+    )
+    assert f"`leadhand trust {services.folder} --all`" in refused["hint"]
+    services.write("flows/hello.json", "{")
+    broken = services.post("/v1/flows/hello/runs", {}, services.limited, services.folder).json
+    assert broken is not None
+    assert broken["hint"] == "mend the file"
+
+
 def test_check_says_what_the_token_may_not_run(services: Services) -> None:
     for document in (BY_FLOW, graph("flow:hello")):
         checked = services.post("/v1/flows/validate", document, services.limited, services.folder)
@@ -173,6 +188,8 @@ def test_flow_without_commands_needs_no_approval(services: Services) -> None:
 def test_body_of_a_limited_session_uses_no_more_than_its_session(services: Services) -> None:
     session = services.submit(services.limited, doer={"agent": "mine"})
     grant = claim(services.engine, session)
+    ref = services.engine.registry.ref(session)
+    assert not services.engine.attempts.work(ref, grant).is_free
     body = mint(Caller(session, grant.address, grant.fence, BODY_SCOPES), secret=SECRET)
     for refused in (
         services.post(S, PARROT, body),
@@ -190,6 +207,8 @@ def test_body_lists_the_agents_of_its_session_only(services: Services, tmp_path:
     doer = {"command": "true"}
     session = services.submit(OPERATOR, doer=doer, checkers=["true"], cwd=str(other))
     grant = claim(services.engine, session)
+    ref = services.engine.registry.ref(session)
+    assert services.engine.attempts.work(ref, grant).is_free
     body = mint(Caller(session, grant.address, grant.fence, BODY_SCOPES), secret=SECRET)
     headers = {"Authorization": f"Bearer {body}", "Leadhand-Folder": quote(str(services.folder))}
     listed = services.client.get("/v1/agents", headers=headers)
