@@ -60,6 +60,8 @@ class Work(NamedTuple):
     environment: SessionEnvironment = SessionEnvironment()
     #: The definitions of its folder.
     definitions: Definitions | None = None
+    #: Whether it may bring commands: its token had the scope exec:free.
+    is_free: bool = False
 
     @property
     def locks_another(self) -> Path | None:
@@ -153,7 +155,10 @@ class Attempts:
         environment = self._registry.environment(ref, facts.environment)
         definitions = self._registry.definitions(ref, facts.definitions)
         opening = opening_inputs(program)
-        return Work(ref, grant, step, inputs, facts, cwd, opening, environment, definitions)
+        is_free = self._registry.is_free(ref, {"free": facts.free})
+        return Work(
+            ref, grant, step, inputs, facts, cwd, opening, environment, definitions, is_free
+        )
 
     def _facts(self, ref: SessionRef, grant: Grant) -> Facts:
         """The facts of the session; read again if a resume has changed its definitions."""

@@ -51,6 +51,8 @@ class Facts(NamedTuple):
     environment: str = ""
     #: The same of its folder's definitions.
     definitions: str = ""
+    #: The signature that allows it to bring commands; empty if it may not.
+    free: str = ""
 
 
 class _Loaded(NamedTuple):
@@ -64,7 +66,7 @@ class _Loaded(NamedTuple):
 #: The fields of a session's hash that hold its facts.
 _FACTS = (
     "program", "kind", "place", "cwd", "parent", "signature", "folder", "environment",
-    "definitions",
+    "definitions", "free",
 )  # fmt: skip
 _PROGRAM = TypeAdapter(Program)
 
@@ -266,4 +268,5 @@ def _facts_of(ref: SessionRef, fields: Mapping[str, str]) -> Facts:
         fields.get("folder", ""),
         fields.get("environment", ""),
         fields.get("definitions", ""),
+        fields.get("free", ""),
     )

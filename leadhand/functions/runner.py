@@ -1,10 +1,11 @@
 """Calls users' functions under any Python from 3.9: it needs the standard library alone.
 
 It is started by its path, not as a module, since Leadhand need not be installed for the Python that
-starts it. `PYTHON runner.py call module:function FILE` reads the context as JSON from its input.
+starts it. `PYTHON runner.py call SEARCH module:function FILE` reads the context as JSON from its
+input. SEARCH says when the working folder is searched for modules: `first`, `last` or `never`.
 FILE receives a JSON pair: `["returned", value]`, `["missing", why]`, or `["raised", details]` with
-the traceback and the names of the errors. `PYTHON runner.py serve FD` is a warm process: FD is a
-socket with requests.
+the traceback and the names of the errors. `PYTHON runner.py serve SEARCH FD` is a warm process: FD
+is a socket with requests.
 
 Each request is a line: a JSON object of a name, its context, its environment, and the time on the
 monotonic clock by which the call has to begin, or else the reply is `late` (null: no limit). Each
@@ -50,10 +51,11 @@ Caller = Callable[[str, Mapping[str, Any]], "tuple[str, object]"]
 
 def main(arguments: list[str]) -> int:
     """Call one function, or serve calls until their socket closes; return the exit code."""
-    import_from_working_folder()
-    if arguments[0] == "serve":
-        return serve(int(arguments[1]), call_function, folders=[str(Path.cwd())])
-    return call_once(call_function, *arguments[1:])
+    verb, search, *rest = arguments
+    import_from_working_folder(search)
+    if verb == "serve":
+        return serve(int(rest[0]), call_function, folders=[str(Path.cwd())])
+    return call_once(call_function, *rest)
 
 
 def call_once(call: Caller, name: str, file: str) -> int:
@@ -116,8 +118,8 @@ def find_function(name: str) -> Any:
     return found
 
 
-def import_from_working_folder() -> None:
-    """Put the working folder first on sys.path, and remove the folder that Leadhand is in.
+def import_from_working_folder(search: str) -> None:
+    """Put the working folder first or last on sys.path; remove the folder that Leadhand is in.
 
     A checkout has packages with names of users' own; of these only `leadhand` is still imported.
     """
@@ -125,7 +127,9 @@ def import_from_working_folder() -> None:
     sys.path[:] = [place for place in sys.path if place != _FOLDER]  # that of the script
     if root in sys.path and root not in _installed():
         sys.meta_path.append(_OnlyLeadhand(root))
-    import_first([str(Path.cwd())])
+    import_first([str(Path.cwd())] if search == "first" else [])
+    if search == "last":
+        sys.path.append(str(Path.cwd()))
 
 
 def import_first(folders: Iterable[str]) -> None:

@@ -46,9 +46,13 @@ class Approvals(NamedTuple):
         """Return a fingerprint that changes with the file of approvals; empty without one."""
         return () if self.store is None else stamp_of(self.store)
 
+    def covers(self, file: Path) -> bool:
+        """Whether a definition file is one of the folder, and none that always applies."""
+        return self.folder is not None and file.absolute().parent == self.folder.absolute()
+
     def lack(self, file: Path, text: str) -> bool:
         """Whether a definition file needs the user's approval, and this text of it has none."""
-        if self.folder is None or file.absolute().parent != self.folder.absolute():
+        if not self.covers(file):
             return False
         if self.store is None:
             return self.strict

@@ -31,6 +31,9 @@ def ask_function(question: Question, cancel: threading.Event) -> Answer:
         "role": question.role,
         "thread": question.thread_before.id,
     }
+    # A file of the folder that a request names does not replace the operator's function.
+    is_limited = not question.task.is_free
+    is_hidden = is_limited and question.name not in question.task.agents.of_folder
     called = call(
         question.task,
         question.agent.callable,
@@ -38,10 +41,11 @@ def ask_function(question: Question, cancel: threading.Event) -> Answer:
         timeout_s=question.timeout_s,
         cancel=cancel,
         variables=question.agent.variables,
+        search="never" if is_hidden else None,
     )
     bad = failure(called.result, who=question.who, timeout_s=question.timeout_s)
     if bad is None:
-        bad = _failure_of_call(question.who, called)
+        bad = _failure_of_call(question.who, called, is_hidden=is_hidden)
     returned = called.value if isinstance(called.value, dict) else {"text": called.value}
     return Answer(
         question.name,
@@ -55,9 +59,10 @@ def ask_function(question: Question, cancel: threading.Event) -> Answer:
     )
 
 
-def _failure_of_call(who: str, called: CallResult) -> Outcome | None:
+def _failure_of_call(who: str, called: CallResult, *, is_hidden: bool) -> Outcome | None:
     if called.missing is not None:
-        text = f"{who} could not start: {called.missing}"
+        hidden = "\nwithout exec:free it is looked up where packages are, not in the working folder"
+        text = f"{who} could not start: {called.missing}{hidden if is_hidden else ''}"
     elif called.raised is not None:
         text = f"{who} raised: {called.raised}"
     elif called.unfinished:

@@ -356,8 +356,7 @@ class Attempts:
 
     def _task(self, work: Work, lease: Lease, warm: Calls, *, shown: bool = True) -> BodyTask:
         settings, grant, ref = self._engine.settings, work.grant, work.ref
-        agents, shelf = self._registry_of(work)
-        folders = FolderRecords(self._engine, lease)
+        (agents, shelf), folders = self._registry_of(work), FolderRecords(self._engine, lease)
         conversation = conversation_of(work)
         caller = step_tokens.Caller(ref.id, grant.address, grant.fence, step_tokens.BODY_SCOPES)
         live = self._live_output(work) if shown else None
@@ -375,6 +374,7 @@ class Attempts:
             mint=partial(step_tokens.mint, caller, secret=settings.secret),
             worker_environment=self._inherited,
             session_environment=work.environment,
+            is_free=work.is_free,
             agents=agents,
             default_agent=settings.default_agent,
             retries=work.step.retry.retries,

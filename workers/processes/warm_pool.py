@@ -49,6 +49,8 @@ _CHUNK_BYTES = 64 * 1024
 _ANSWER_BYTES = runner.RESULT_BYTES + 16 * runner.PRINTED
 
 End = Literal["timed_out", "cancelled", "gone"]
+#: When the working folder is searched for a function's module.
+Search = Literal["first", "last", "never"]
 
 
 class Where(NamedTuple):
@@ -58,8 +60,10 @@ class Where(NamedTuple):
     env: Mapping[str, str]
     #: For tools: the folders that are searched for their modules.
     tools: str = ""
-    #: For other functions: the Python that runs them, by default this one.
+    #: For other functions: the Python that runs them, by default this one, and when the folder is
+    #: searched for their modules.
     python: str = ""
+    search: Search = "first"
 
 
 class Call(NamedTuple):
@@ -372,7 +376,8 @@ def _start(where: Where, mark: str) -> _Link:
     status = os.open(os.devnull, os.O_WRONLY)
     try:
         options = [str(lifeline), str(status), str(GRACE_S), "inf", str(where.folder)]
-        command = [where.python or sys.executable, runner.__file__, "serve", str(theirs.fileno())]
+        python = where.python or sys.executable
+        command = [python, runner.__file__, "serve", where.search, str(theirs.fileno())]
         if where.tools:
             served = [sys.executable, "-P", "-m", "leadhand.functions.serve"]
             command = [*served, str(theirs.fileno()), where.tools]

@@ -51,6 +51,8 @@ class AgentBook(BaseModel):
     unread: tuple[AgentsFileInvalid, ...] = ()
     #: The last valid versions of entries that are now invalid; running sessions keep using them.
     kept: dict[str, Agent] = {}
+    #: The names that the folder of the sessions defines, and not the operator.
+    of_folder: frozenset[str] = frozenset()
 
     @classmethod
     def load(
@@ -67,6 +69,7 @@ class AgentBook(BaseModel):
         """
         agents, unread = dict(BUILTIN_AGENTS), list[AgentsFileInvalid]()
         broken: dict[str, AgentsFileInvalid] = {}
+        of_folder = frozenset[str]()
         for file in files:
             found = _read(file, sources)
             if approvals.lack(file, found.text):
@@ -74,10 +77,13 @@ class AgentBook(BaseModel):
             agents = {n: a for n, a in {**agents, **found.agents}.items() if n not in found.broken}
             broken = {n: f for n, f in {**broken, **found.broken}.items() if n not in found.agents}
             unread += found.faults
+            of_folder |= found.agents.keys() if approvals.covers(file) else frozenset()
         known = {} if before is None else {**before.kept, **before.agents}
         lost = known.keys() - agents.keys() if unread else known.keys() & broken.keys()
         kept = {name: known[name] for name in lost}
-        return cls(agents=agents, broken=broken, unread=tuple(unread), kept=kept)
+        return cls(
+            agents=agents, broken=broken, unread=tuple(unread), kept=kept, of_folder=of_folder
+        )
 
     @cached_property
     def secret_names(self) -> frozenset[str]:

@@ -17,7 +17,7 @@ from leadhand.functions import runner
 from workers.processes import environment
 from workers.processes.output import Captured
 from workers.processes.process import ProcessResult, run
-from workers.processes.warm_pool import Call, CallReply, Calls, Where
+from workers.processes.warm_pool import Call, CallReply, Calls, Search, Where
 from workers.task.call_result import CallResult, call_result
 from workers.task.task import BodyTask
 
@@ -36,14 +36,14 @@ def call(
     variables: Iterable[str] = (),
     quick: bool = False,
     tools: Sequence[Path] = (),
+    search: Search | None = None,
 ) -> CallResult:
     """Call a user's Python function in another process; return its result, also if the call failed.
 
-    The module is searched in the working folder first.
-
-    It runs under the submitter's Python if that is known. A quick function runs in a warm process
-    of its folder. If tool folders are given, the function
-    is a tool: its module is searched there, it gets the context alone, and runs under this Python.
+    By default its module is searched in the working folder first, and last for a session that may
+    not bring commands. It runs under the submitter's Python if that is known. A quick function runs
+    in a warm process of its folder. If tool folders are given, the function is a tool: its module
+    is searched there, it gets the context alone, and runs under this Python.
     """
     shelf = os.pathsep.join(map(str, tools))
     if quick and task.warm is not None:
@@ -55,7 +55,8 @@ def call(
         returned.unlink()
     runs: tuple[str, ...] = (sys.executable, "-P", "-m", "leadhand.functions.call")
     if not shelf:
-        runs = (task.session_environment.python or sys.executable, runner.__file__, "call")
+        python = task.session_environment.python or sys.executable
+        runs = (python, runner.__file__, "call", search or _search(task))
     line = (*runs, name, str(returned), *([shelf] if shelf else []))
     command = task.command(
         line, prompt=json.dumps(arguments), timeout_s=timeout_s, variables=variables
@@ -77,8 +78,12 @@ def prepare_call(
     ours = {key: value for key, value in env.items() if key.startswith(environment.OURS)}
     shared = {key: value for key, value in env.items() if key not in ours}
     python = "" if shelf else task.session_environment.python or ""
-    where = Where(task.folder, shared, shelf, python)
+    where = Where(task.folder, shared, shelf, python, _search(task))
     return Call(name, _arguments(task, context, shelf), ours, where, task.until)
+
+
+def _search(task: BodyTask) -> Search:
+    return "first" if task.is_free else "last"
 
 
 def with_place(task: BodyTask, context: Mapping[str, JsonValue]) -> dict[str, JsonValue]:

@@ -94,6 +94,8 @@ class BodyTask:
     worker_environment: Mapping[str, str] = field(default_factory=environment.inherited)
     #: What the session's submitter passed.
     session_environment: SessionEnvironment = field(default_factory=SessionEnvironment)
+    #: Whether the session may bring commands: its token had the scope exec:free.
+    is_free: bool = True
     #: The warm processes for quick functions; without them each gets a process of its own.
     warm: Calls | None = None
     #: Calls functions in this process; None calls none.

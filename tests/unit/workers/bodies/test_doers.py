@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from app.domain.environment.session import SessionEnvironment
 from app.domain.messages import Message
 from app.domain.program import Action
 from app.domain.reasons import ReasonCode
@@ -341,3 +342,30 @@ def test_doer_whose_git_waits_for_a_signer_is_named(body, tmp_path) -> None:
     outcome = body(Action.AGENT, do({"command": f"{make} && {commit}"}), timeout_s=4.0)
     assert outcome.reason is not None
     assert "timed out after 4 seconds; it waited for gpg, which signs" in outcome.reason.text
+
+
+SHADOWED = "def ask(prompt):\n    return 'the file of the folder'\n"
+
+
+@pytest.mark.parametrize("is_free", [True, False])
+def test_operators_function_is_not_looked_up_in_the_folder_of_a_limited_session(
+    body, tmp_path, is_free: bool
+) -> None:
+    (tmp_path / "operator").mkdir()
+    (tmp_path / "operator/mine.py").write_text(SHADOWED.replace("folder", "operator"))
+    (tmp_path / "work/mine.py").write_text(SHADOWED)
+    (tmp_path / "work/other.py").write_text(SHADOWED)
+    installed = SessionEnvironment(passed={"PYTHONPATH": str(tmp_path / "operator")})
+    where = "folder" if is_free else "operator"
+    called = {"is_free": is_free, "session_environment": installed}
+    for doer in ({"callable": "mine:ask"}, {"agent": "asked"}):
+        agents = {"asked": Agent(callable="mine:ask")}
+        outcome = body(Action.AGENT, do(doer), agents=agents, **called)
+        assert outcome.text == f"the file of the {where}", outcome
+    only_there = {"asked": Agent(callable="other:ask")}
+    outcome = body(Action.AGENT, do({"agent": "asked"}), agents=only_there, **called)
+    assert (outcome.word == "succeeded") is is_free
+    if not is_free:
+        assert "not in the working folder" in outcome.reason.text
+    # An operator's flow may name a function of the project, as it may name a command.
+    assert body(Action.AGENT, do({"callable": "other:ask"}), **called).word == "succeeded"
