@@ -32,6 +32,7 @@ from app.errors import (
     StoreForbids,
     StoreFull,
     StoreReadOnly,
+    StoreUnfit,
     StoreUnknown,
 )
 from leadhand.models.form_answers import Unfit
@@ -134,7 +135,7 @@ def _of_store(error: StoreAway | SecretDiffers) -> Refused:
         case StoreUnknown(what=what, hint=hint):
             return Refused(Problem.of(Kind.STORE_UNKNOWN, f"Redis {what}", hint=hint))
         case _:
-            log.warning("store away", extra={"store": error.url})
+            log.warning("store away", extra={"store": error.url, "why": str(error)})
             return refuse(Kind.STORE_AWAY, f"Redis {_why(error)}; nothing was lost")
 
 
@@ -146,6 +147,8 @@ def _why(error: StoreAway) -> str:
             return "cannot write to its disk: make room there"
         case StoreForbids(setting=setting):
             return f"refuses the user or password of the API's {setting}"
+        case StoreUnfit(setting=setting):
+            return f"of the API's {setting} has to be changed, as the API's log says"
         case _:
             return "does not answer"
 

@@ -87,6 +87,7 @@ ERRORS: dict[str, Exception] = {
     "store away": errors.StoreAway("secret:6379"),
     "store full": errors.StoreFull("secret:6379"),
     "store forbids": errors.StoreForbids("secret:6379"),
+    "store unfit": errors.StoreUnfit("secret:6379", "it is a replica"),
     "store read-only": errors.StoreReadOnly("secret:6379"),
     "store unknown": errors.StoreUnknown("secret:6379", "empty"),
     "secret differs": errors.SecretDiffers("lh:secret"),
