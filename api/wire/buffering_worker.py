@@ -9,6 +9,7 @@ never waits for a client, except for one that reads an event stream.
 from __future__ import annotations
 
 import errno
+import math
 import selectors
 import socket
 import time
@@ -73,6 +74,10 @@ class BufferingWorker(ThreadWorker):  # type: ignore[misc]
         """Create the empty table of connections that wait for more bytes, and its timers."""
         #: In the order in which they were parked, with a mark that is new each time.
         self._parked: dict[Connection, object] = {}
+        #: Those whose request is in a thread.
+        self._handled: set[Connection] = set()
+        #: When the streams of a stopping worker are cut off.
+        self._streams_end = math.inf
         self._held = 0
         self._next_look = 0.0
         self._next_notify = 0.0
@@ -141,6 +146,7 @@ class BufferingWorker(ThreadWorker):  # type: ignore[misc]
         """Pass a complete request to a thread; gunicorn calls this."""
         pool = self._reserved.get(connection.frame.target, self.tpool)
         connection.hand_over(self.cfg)
+        self._handled.add(connection)
         done: Future[bool] = pool.submit(self.handle, connection)
         done.add_done_callback(partial(self.method_queue.defer, self.finish_request, connection))
 
@@ -166,6 +172,7 @@ class BufferingWorker(ThreadWorker):  # type: ignore[misc]
 
     def finish_request(self, connection: Connection, done: Future[bool]) -> None:
         """Close the connection after a response, or wait for its next request."""
+        self._handled.discard(connection)
         answered = not done.cancelled() and done.exception() is None and bool(done.result())
         # What follows a request that was refused halfway is the rest of its body.
         connection.stays_open = answered and connection.frame.stage is Stage.WHOLE
@@ -305,6 +312,9 @@ class BufferingWorker(ThreadWorker):  # type: ignore[misc]
         if now < self._next_look:
             return
         self._next_look = now + _LOOK_S
+        if now >= self._streams_end:
+            for connection in self._handled:
+                connection.sock.end_stream()
         for connection in [one for one in self._parked if one.deadline <= now]:
             if connection.frame.received:
                 in_head = connection.frame.stage is Stage.HEAD
@@ -318,7 +328,12 @@ class BufferingWorker(ThreadWorker):  # type: ignore[misc]
             self._drop(connection)
 
     def _cap_keepalive(self, deadline: float) -> None:
-        """Wait for no new request longer than this. gunicorn calls it when the worker stops."""
+        """Wait for no new request, and for no stream, longer than this.
+
+        gunicorn calls it when the worker stops. A client that does not read the end of its stream
+        in this time misses nothing: it connects again with the last id that it has read.
+        """
+        self._streams_end = deadline
         for connection in self._parked:
             if connection.frame.stage is Stage.HEAD:
                 connection.deadline = min(connection.deadline, deadline)

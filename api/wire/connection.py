@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import socket
 from collections.abc import Sequence
+from contextlib import suppress
 
 from gunicorn.config import Config
 from gunicorn.http.parser import RequestParser
@@ -74,6 +75,12 @@ class ClientSocket:
     def settimeout(self, seconds: float | None) -> None:
         """Make `sendall` send at once within this time; with None, buffer until a flush."""
         self._timeout_s = seconds
+
+    def end_stream(self) -> None:
+        """Shut a stream's connection down, so that its thread waits for the client no longer."""
+        if self._timeout_s is not None:
+            with suppress(OSError):  # the client has closed it
+                self._sock.shutdown(socket.SHUT_RDWR)
 
     def gettimeout(self) -> float:
         """Return 0, so that gunicorn does not wait for this socket."""

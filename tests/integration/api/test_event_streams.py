@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import signal
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from itertools import islice
 
 import httpx2
@@ -173,17 +172,25 @@ def test_a_stream_that_breaks_off_again_and_again_has_neither_gap_nor_double(api
         assert wire.connections > 3
 
 
-def test_a_process_that_goes_down_lets_its_streams_go(module_store_url):
+@pytest.mark.parametrize("path", ["/v1/events", "/v1/sessions/{}/events"])
+def test_process_that_ends_says_so_on_its_streams(module_store_url, path):
+    with served(module_store_url) as short:
+        url = short.url + path.format(short.submit())
+        with httpx2.stream("GET", url, headers=STREAM, timeout=20) as answer:
+            chunks = answer.iter_text()
+            wait_until(lambda: "retry: " in next(chunks))
+            short.process.terminate()
+            assert 'event: cut\ndata: {"why": "closing"}' in "".join(chunks)
+        assert short.process.wait(timeout=8) == 0
+
+
+def test_process_ends_although_the_client_of_a_stream_reads_no_more(module_store_url):
     with served(module_store_url) as short:
         session = short.submit()
-        with httpx2.stream(
-            "GET", f"{short.url}/v1/sessions/{session}/events", headers=STREAM, timeout=20
-        ) as answer:
-            chunks = answer.iter_text()
-            wait_until(lambda: "session.created" in next(chunks))
-            short.process.send_signal(signal.SIGTERM)
-            assert "event: end" not in "".join(chunks)
-        short.process.wait(timeout=8)
+        add_events(short.engine, session, 60, size=200_000)  # more than the buffers take
+        with connect_stuck(short, session):
+            short.process.terminate()
+            assert short.process.wait(timeout=8) == 0  # less than running calls get
 
 
 def test_more_streams_than_threads_to_spare_are_sent_away(few):
@@ -210,12 +217,7 @@ def test_a_head_request_takes_no_stream_for_good(few):
 
 def test_a_client_that_reads_no_more_is_cut_off_and_holds_up_nobody(api):
     session = api.submit()
-    with socket.create_connection(("127.0.0.1", api.port)) as stuck:
-        stuck.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        lines = [f"GET /v1/sessions/{session}/events HTTP/1.1", "Host: localhost"]
-        lines += [f"{name}: {value}" for name, value in STREAM.items()]
-        stuck.sendall(("\r\n".join(lines) + "\r\n\r\n").encode())
-        assert stuck.recv(15) == b"HTTP/1.1 200 OK"
+    with connect_stuck(api, session):
         for _ in range(16):
             add_events(api.engine, session, 200, size=4000)
         record = recorded(api, session)
@@ -224,6 +226,18 @@ def test_a_client_that_reads_no_more_is_cut_off_and_holds_up_nobody(api):
             assert list(_all_events(client, session)) == [event for event, _ in record]
         end(api.engine, session)
         assert pairs(frames(stream(api, session))[1:-1]) == recorded(api, session)
+
+
+@contextmanager
+def connect_stuck(api: Served, session: str) -> Iterator[None]:
+    """A client of the session's stream that reads its first bytes only."""
+    with socket.create_connection(("127.0.0.1", api.port)) as stuck:
+        stuck.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        lines = [f"GET /v1/sessions/{session}/events HTTP/1.1", "Host: localhost"]
+        lines += [f"{name}: {value}" for name, value in STREAM.items()]
+        stuck.sendall(("\r\n".join(lines) + "\r\n\r\n").encode())
+        assert stuck.recv(15) == b"HTTP/1.1 200 OK"
+        yield
 
 
 def _all_events(client: Client, session: str) -> Iterator[str]:
