@@ -49,7 +49,7 @@ from workers.host.inventory import Inventory
 from workers.host.join_fleet import join_fleet
 from workers.host.lent_slots import LentSlots
 from workers.host.name_lock import NameLock
-from workers.host.pool_size import PoolSize
+from workers.host.pool_size import PoolSize, ReplacingPool
 from workers.host.served_store import ServedStore
 from workers.processes.call_slots import CallSlots
 from workers.processes.own_folders import claim_folder
@@ -113,7 +113,7 @@ def _least(settings: Settings) -> int:
 def _work(celery: Celery, settings: Settings, name: str, queues: tuple[str, ...]) -> int:
     worker = celery.Worker(
         hostname=f"{name}@{socket.gethostname()}",
-        pool_cls="prefork",
+        pool_cls=ReplacingPool,
         consumer_cls=BatchingConsumer,
         concurrency=_least(settings),
         queues=list(queues),

@@ -1,4 +1,4 @@
-"""Grows and shrinks a worker's process pool with its work.
+"""Grows and shrinks a worker's process pool with its work, and keeps it full.
 
 A process takes 31 MB, so a pool for 16 agents is not kept for one. Slots that bodies lend while
 they wait for child sessions are added (`lent_slots`).
@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from celery.concurrency.prefork import TaskPool
 from celery.worker import state
 
 from workers.host.lent_slots import LentSlots
@@ -21,6 +22,15 @@ log = logging.getLogger(__name__)
 EVERY_S = 0.5
 #: Seconds with half of the processes idle before one of them ends.
 QUIET_S = 30.0
+
+
+class ReplacingPool(TaskPool):
+    """A prefork pool that replaces processes which die before the first message, as later ones."""
+
+    def did_start_ok(self) -> bool:
+        """Replace what has died since the start; Celery would end the worker for one process."""
+        self.maintain_pool()
+        return True
 
 
 class PoolSize:

@@ -9,12 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from redis import Redis
 
 from app.security.step_tokens import verify
 from leadhand.models.views import LedgerEntry
 from tests.fleet import Fleet
+from tests.processes import kill, runs, words
 from tests.waiting import wait_until
 from tests.wire import Wire
 
@@ -46,6 +48,12 @@ def fleet(tmp_path: Path, store_url: str, broker_url: str) -> Iterator[Fleet]:
     fleet = Fleet(tmp_path, store_url, broker_url, lease_s=1.5)
     yield fleet
     fleet.close()
+
+
+def pool_of(worker: int) -> list[psutil.Process]:
+    """The processes of a worker's pool."""
+    children = [one for one in psutil.Process(worker).children() if runs(one)]
+    return [one for one in children if "leadhand.serve" in words(one)]
 
 
 def started(fleet: Fleet) -> list[int]:
@@ -283,6 +291,21 @@ def test_a_worker_whose_broker_is_away_from_the_start_sweeps(
     redis_client.zadd("lh:leases", {"0|0|gone": 1})
     fleet.begin("one", LEADHAND_BROKER_URL="redis://127.0.0.1:1/0")
     wait_until(lambda: redis_client.zcard("lh:leases") == 0, timeout=20)
+
+
+def test_worker_replaces_a_pool_process_that_died_before_the_first_message(
+    fleet: Fleet, broker_url: str
+) -> None:
+    with Wire(broker_url) as broker:
+        broker.cut()  # or else the time between the two would be a few milliseconds
+        worker = fleet.begin("one", LEADHAND_BROKER_URL=broker.url)
+        wait_until(lambda: len(pool_of(worker.pid)) == 2)
+        first, _ = pool_of(worker.pid)
+        kill([first])
+        broker.heal()
+        assert fleet.ended(fleet.loop("true", "true")).verdict == "accept"
+        assert worker.poll() is None
+        wait_until(lambda: len(set(pool_of(worker.pid)) - {first}) == 2)
 
 
 def test_a_full_redis_costs_nothing_but_time(fleet: Fleet, redis_client: Redis) -> None:
