@@ -39,8 +39,9 @@ def test_the_demo_is_refused_once_a_phase_and_accepted_in_the_end(
     assert "demo: done: the tests pass, and the code is fit to be read" in printed
     project.folder = project.folder / "leadhand-demo"
     listed = project.ended(project.start(LIST))
-    own = {b.directives.get("file"): b.text for b in blocks(ROOT / "README.md")}["own.py"]
-    project.write("own.py", own)
+    own = "leadhand-demo/own.py"
+    texts = {b.directives.get("file"): b.text for b in blocks(ROOT / "README.md")}
+    project.write("own.py", texts[own])
     ran = project.leadhand("workflow", "own.py", timeout=60)
     assert ran.code == 0, ran.err
     now = [*shown(printed), *listed.out.splitlines()]

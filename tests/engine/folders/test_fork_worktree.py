@@ -38,6 +38,7 @@ class Sessions:
 
     def __init__(self, url: str, folder: Path) -> None:
         self.world = World(url, worktrees=folder / "state", spill=str(folder / "spill"))
+        self.world.now = time.time_ns() // 1_000_000  # the time of files and attempts
         self.engine = self.world.engine
         self.attempts = Attempts(
             self.engine,

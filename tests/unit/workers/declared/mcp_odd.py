@@ -29,11 +29,17 @@ def answer(request: dict[str, Any]) -> dict[str, Any] | None:
             return None
 
 
-for line in sys.stdin:
-    request = json.loads(line)
-    if "id" in request:
-        result = answer(request)
-        unknown = {"error": {"code": -32601, "message": "there is no such method"}}
-        reply = unknown if result is None else {"result": result}
-        sys.stdout.write(json.dumps({"jsonrpc": "2.0", "id": request["id"], **reply}) + "\n")
-        sys.stdout.flush()
+def main() -> None:
+    """Answers requests until standard input ends."""
+    for line in sys.stdin:
+        request = json.loads(line)
+        if "id" in request:
+            result = answer(request)
+            unknown = {"error": {"code": -32601, "message": "there is no such method"}}
+            reply = unknown if result is None else {"result": result}
+            sys.stdout.write(json.dumps({"jsonrpc": "2.0", "id": request["id"], **reply}) + "\n")
+            sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
