@@ -257,10 +257,10 @@ _LEFT_OUT = {"api", "down", "mcp", "restart", "ui", "up", "worker"}
 
 
 def test_a_deleted_folder_is_one_sentence_and_reading_commands_need_none(
-    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
-    session = project.leadhand("spawn", "t", "--doer", "true", "--checker", "true", "--detach")
-    id_ = session.out.strip()
+    project = world.project
+    id_ = project.detached("--doer", "true", "--checker", "true")
     for name in [name for name in os.environ if "LEADHAND" in name]:
         monkeypatch.delenv(name)
     for name in ("LEADHAND_HOME", "LEADHAND_LINGER", "LEADHAND_LEASE_S", "LEADHAND_DRAIN_S"):
@@ -281,3 +281,4 @@ def test_a_deleted_folder_is_one_sentence_and_reading_commands_need_none(
         assert codes[name] in (0, 1, 2, 3), name
         if name in ("ls", "spawn", "trust"):
             assert "the current folder was deleted" in shown.err, (name, shown)
+    world.known = world.sessions()  # `rerun` and `fork` have made some

@@ -272,6 +272,7 @@ PREPARED: Mapping[Verb, Callable[[Drive], Prepared]] = {
     "stack_finish": on_stack("finished", status="completed"),
     "stack_delete": on_stack("deleted", "unknown"),
     "stack_look": on_stack("looked", "looked"),
+    "stack_move": on_stack("moved", "missing", to="t"),
     "guard_begin": prepare_guard_begin,
     "guard_write": prepare_guard_write,
     "index_sessions": prepare_index_sessions,

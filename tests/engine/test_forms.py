@@ -161,22 +161,6 @@ def test_a_default_that_nobody_delivered_is_delivered_by_a_later_sweep(bench: Be
     assert answered_by(world, ref) == "deadline"
 
 
-def test_a_person_who_is_faster_than_the_default_wins(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ref = asking(world, **CHOICES, default="wait")
-    give_default = world.engine.answers.give_default
-
-    def late(*given: Any, **more: Any) -> None:
-        world.engine.answers.give(ref.id, "ship", by="token t1")
-        give_default(*given, **more)
-
-    monkeypatch.setattr(world.engine.answers, "give_default", late)
-    world.later(61_000)
-    assert outcome(world, ref)["value"] == {"choice": "ship"}
-    assert answered_by(world, ref) == "token t1"
-
-
 def test_the_default_of_a_stopped_session_is_given_and_releases_nothing(world: World) -> None:
     ref = asking(world, **CHOICES, default="wait")
     world.engine.control.apply(ref.id, "stop")
