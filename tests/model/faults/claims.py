@@ -109,7 +109,7 @@ FAULTS = (
     Fault(
         "a stopped session's step is claimed",
         "claim",
-        "if session.status ~= 'active' then",
+        "if session.status ~= 'active' and not last.may_run(tx, step) then",
         "if false then",
     ),
     Fault(

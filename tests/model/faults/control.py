@@ -21,7 +21,7 @@ FAULTS = (
     Fault(
         "a stopping session hints on",
         "lib/dispatch",
-        "  if tx.session.status ~= 'active' then return end\n",
+        "  if tx.session.status ~= 'active' then return offer_last(tx) end\n",
         "",
     ),
     Fault(

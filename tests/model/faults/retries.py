@@ -35,7 +35,7 @@ FAULTS = (
     Fault(
         "what ends is tried again",
         "lib/outcomes",
-        "step.failed <= r.retries and turn_records.all_open(tx, addresses.block_of(address))",
+        "step.failed <= r.retries and turn_records.lets_run(tx, address, step)",
         "step.failed <= r.retries",
         seed=50,
     ),

@@ -42,8 +42,8 @@ FAULTS = (
     Fault(
         "a loop that stands still goes on",
         "lib/turns",
-        "  if still then\n",
-        "  if false then\n",
+        "  if still then return",
+        "  if false then return",
         "test_a_loop_in_which_nothing_moves_ends_one_turn_after_it_could_be_told",
     ),
     Fault(

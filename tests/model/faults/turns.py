@@ -8,8 +8,8 @@ FAULTS = (
     Fault(
         "a turn closes over what runs",
         "lib/turns",
-        "if redis.call('ZLEXCOUNT', tx.keys.running, addresses.range_below(turn)) == 0 then",
-        "if true then",
+        "if redis.call('ZLEXCOUNT', tx.keys.running, addresses.range_below(turn)) > 0 then",
+        "if false then",
     ),
     Fault(
         "a turn closes over its children",
@@ -55,14 +55,14 @@ FAULTS = (
     Fault(
         "a stop does not wait for children",
         "lib/sessions",
-        " or children.any_at_work(tx) then return end\n",
-        " then return end\n",
+        " or children.any_at_work(tx) or last.run(tx) then return end\n",
+        " or last.run(tx) then return end\n",
     ),
     Fault(
         "a turn that ends leaves its steps ready",
         "lib/cancellation",
-        "if step.state ~= 'running' then cancellation.cancel_step(tx, address, step) end",
-        "",
+        "if not last.keep(tx, address, step, turn) and step.state ~= 'running' then",
+        "if false then",
     ),
     Fault(
         "inner turns outlive the outer one",
