@@ -196,7 +196,8 @@ def _make(task: BodyTask, cancel: threading.Event, deadline: float) -> Outcome:
         with place.shelf.locked(cancel) as lock:
             record = worktrees.make(git.holding(lock), place, wanted)
         (place.path / made.prefix).mkdir(parents=True, exist_ok=True)
-    done = _facts(made, folder=str(place.path), branch=record.branch, base=record.base)
+    done = _facts(made, folder=str(place.path), branch=record.branch)
+    done["base"] = record.base  # also the empty one of a copy: it says that the folder was made
     task.on_workspace(done)
     where = f", branch {record.branch} from {record.base}" if record.branch else ""
     return _done(f"{made.kind} {place.path}{where}", done)

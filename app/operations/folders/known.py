@@ -131,10 +131,10 @@ class FolderIndex:
 def _is_made(view: WorktreeView) -> bool:
     """Whether a folder should be there.
 
-    The run of a task has its folder and branch on record before its worker makes them, and then
-    records the commit from which the branch starts.
+    The run of a task has its folder on record before its worker makes it, and then records the
+    commit from which the branch starts, an empty one for a copy.
     """
-    is_due = bool(view.plan) and view.branch is not None and view.base is None
+    is_due = bool(view.plan) and view.base is None
     return not view.cleaned and not is_due
 
 

@@ -97,6 +97,20 @@ def test_next_run_gets_another_folder_on_the_same_branch(plan: Surveyed) -> None
     ]
 
 
+@pytest.mark.parametrize("kind", ["worktree", "copy"])
+def test_fsck_expects_no_folder_that_a_worker_has_not_made(
+    world: World, tmp_path: Path, kind: str
+) -> None:
+    plan = Surveyed(world, [{"id": "a"}, {"id": "b"}], cwd=str(tmp_path), merge="none")
+    plan.survey(kind, prefix="", target="refs/heads/main")
+    plan.begin()
+    plan.made("b")
+    assert plan.seen("a").folder == f"{SHELF}/{plan.id}/a"  # known, but not made
+    place = plan.engine.folder_index.page(None).items[0].place
+    here = plan.engine.folder_index.at_place(place, []).folders
+    assert [one.view.folder for one in here] == [f"{SHELF}/{plan.id}/b"]
+
+
 def test_copies_have_no_branch_and_nothing_to_commit(world: World, tmp_path: Path) -> None:
     plan = Surveyed(world, TASKS, cwd=str(tmp_path))
     plan.survey("copy")

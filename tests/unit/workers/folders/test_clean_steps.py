@@ -51,6 +51,11 @@ def worker(tmp_path: Path) -> Worker:
     return Worker(tmp_path)
 
 
+def test_making_of_a_copy_is_recorded_with_an_empty_commit(worker: Worker) -> None:
+    made = {"plan": PLAN, "task": "a", "run": 1, "folder": str(worker.path), "base": ""}
+    assert worker.recorded == [made]  # fsck expects the folder from now on
+
+
 def test_folder_of_a_task_that_is_at_work_again_is_kept(worker: Worker) -> None:
     worker.status = "active"
     assert worker.clean(force=True) == "its session is active"
