@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Protocol
 
 from leadhand.client.client import Client
-from leadhand.client.troubles.watch import reporting_troubles
+from leadhand.client.troubles.watch import IN_EVENTS, reporting_troubles
 from leadhand.errors import ControlRefused
 from leadhand.flows.documents import AnyDocument
 from leadhand.models.documents import WorkflowDocument
@@ -75,11 +75,16 @@ def wait_for_session(
     *,
     say: Callable[[str], None],
     audience: Audience | None = None,
+    shown: frozenset[str] = frozenset(),
 ) -> ResultView:
-    """Wait for a session and return its result; Ctrl-C stops it and raises Interrupted."""
+    """Wait for a session and return its result; Ctrl-C stops it and raises Interrupted.
+
+    `shown` are the words of waits that the caller shows, beside those that an audience shows.
+    """
+    on_view = audience.update if audience is not None else lambda _: None
+    shown |= IN_EVENTS if audience is not None else frozenset()
     try:
-        on_view = audience.update if audience is not None else lambda _: None
-        with reporting_troubles(client, [session.id], say, on_view=on_view):
+        with reporting_troubles(client, [session.id], say, on_view=on_view, shown=shown):
             if audience is not None:
                 _show_events(client, session, audience)
             return client.wait(session.id)

@@ -23,6 +23,8 @@ from leadhand.errors import LeadhandError
 from leadhand.models.text import block, plain
 from leadhand.models.views import QuestionView
 
+#: The word of the waits that are shown as questions.
+ASKED = frozenset({"human"})
 #: Seconds before the first look at the open questions, and between two looks.
 FIRST_S, EVERY_S = 0.5, 2.0
 #: Seconds between two checks whether the command has ended.

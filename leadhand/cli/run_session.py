@@ -10,7 +10,7 @@ import click
 from leadhand.cli.connect import tell
 from leadhand.cli.exit_codes import HALTED, code_of
 from leadhand.cli.leave_running import leaving_running
-from leadhand.cli.questions import answering_questions
+from leadhand.cli.questions import ASKED, answering_questions
 from leadhand.cli.render.live import PlainScreen, screen_beside_json, screen_for
 from leadhand.cli.render.tables import echo_json
 from leadhand.client.client import Client
@@ -36,7 +36,7 @@ def wait_and_show(
             leaving_running([session.id]),
             answering_questions(client, [session.id], screen=audience, as_json=as_json),
         ):
-            result = wait_for_session(client, session, say=tell, audience=audience)
+            result = wait_for_session(client, session, say=tell, audience=audience, shown=ASKED)
         code = code_of(result.status)
     except Interrupted as interrupted:
         result, code = interrupted.result, HALTED

@@ -11,7 +11,7 @@ from pydantic import Field, JsonValue
 from leadhand.cli.connect import tell
 from leadhand.cli.cost_warning import warn_about_cost_limit
 from leadhand.cli.leave_running import leaving_running
-from leadhand.cli.questions import answering_questions
+from leadhand.cli.questions import ASKED, answering_questions
 from leadhand.cli.render.live import screen_beside_json, screen_for
 from leadhand.cli.render.result_text import workflow_summary
 from leadhand.cli.run_session import print_summary
@@ -90,7 +90,9 @@ class Conductor:
                 leaving_running(ids),
                 answering_questions(self._client, ids, screen=audience, as_json=self.as_json),
             ):
-                result = wait_for_session(self._client, session, say=tell, audience=audience)
+                result = wait_for_session(
+                    self._client, session, say=tell, audience=audience, shown=ASKED
+                )
         except Interrupted as interrupted:
             self._keep(interrupted.result, audience)
             raise

@@ -30,13 +30,14 @@ def logs_command(*, session: str, follow: bool, output: bool, as_json: bool) -> 
 
     Ctrl-C leaves it running.
     """
-    from leadhand.cli.connect import open_client
+    from leadhand.cli.connect import open_client, tell
     from leadhand.cli.leave_running import following
     from leadhand.cli.render.live import first_picture
     from leadhand.cli.render.output_text import OutputLines
     from leadhand.cli.render.progress import apply_event
     from leadhand.cli.render.session_text import head_line
     from leadhand.client.event_trail import OUTPUT
+    from leadhand.client.troubles.watch import IN_EVENTS, reporting_troubles
 
     with open_client(needs_worker=False) as client, ExitStack() as stack:
         view = client.session(session)
@@ -46,6 +47,7 @@ def logs_command(*, session: str, follow: bool, output: bool, as_json: bool) -> 
         events = all_events(client, session)
         if follow or output:
             stack.enter_context(following(session))
+            stack.enter_context(reporting_troubles(client, [session], tell, shown=IN_EVENTS))
             events = client.events(session, output=output)
         for event in events:
             if as_json:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import click
@@ -23,12 +23,16 @@ def transcript_command(*, session: str, follow: bool, markdown: bool, as_json: b
 
     Ctrl-C leaves it running.
     """
-    from leadhand.cli.connect import open_client
+    from leadhand.cli.connect import open_client, tell
     from leadhand.cli.leave_running import following
+    from leadhand.client.troubles.watch import reporting_troubles
 
     if markdown and (follow or as_json):
         raise click.UsageError("--markdown prints one document; leave out --follow and --json")
-    with open_client() as client, following(session) if follow else nullcontext():
+    with open_client() as client, ExitStack() as stack:
+        if follow:
+            stack.enter_context(following(session))
+            stack.enter_context(reporting_troubles(client, [session], tell))
         if markdown:
             click.echo(client.transcript_text(session), nl=False)
             return 0

@@ -31,7 +31,7 @@ def wait_command(
     from leadhand.cli.connect import open_client, tell
     from leadhand.cli.exit_codes import HALTED, worst
     from leadhand.cli.leave_running import leaving_running
-    from leadhand.cli.questions import answering_questions
+    from leadhand.cli.questions import ASKED, answering_questions
     from leadhand.cli.render.session_text import head_line
     from leadhand.client.troubles.watch import reporting_troubles
 
@@ -45,7 +45,7 @@ def wait_command(
                 tell(f"waiting for {head_line(view)}")
             with (
                 leaving_running(running),
-                reporting_troubles(client, running, tell, shown=frozenset({"human"})),
+                reporting_troubles(client, running, tell, shown=ASKED),
                 answering_questions(client, running, as_json=as_json),
             ):
                 results = [client.wait(view.id, timeout_s) for view in views]

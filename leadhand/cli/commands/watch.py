@@ -17,7 +17,7 @@ def watch_command(*, session: str) -> int:
     from leadhand.cli.questions import answering_questions
     from leadhand.cli.render.live import screen_for
     from leadhand.cli.render.result_text import ending
-    from leadhand.client.troubles.watch import reporting_troubles
+    from leadhand.client.troubles.watch import IN_EVENTS, reporting_troubles
 
     with open_client() as client:
         view = client.session(session)
@@ -26,7 +26,9 @@ def watch_command(*, session: str) -> int:
             try:
                 screen.start(view)
                 with (
-                    reporting_troubles(client, [session], tell, on_view=screen.update),
+                    reporting_troubles(
+                        client, [session], tell, on_view=screen.update, shown=IN_EVENTS
+                    ),
                     answering_questions(client, [session], screen=screen),
                 ):
                     for event in client.events(session, output=screen.wants_output):

@@ -17,6 +17,8 @@ _EVENTS: Mapping[Agent, tuple[str, ...]] = {
 }
 #: By this a hook of a guard is recognised, whatever the program's path.
 _MARKS = (" hook stop --timeout ", " hook event")
+#: What the agent shows its user while the hook runs.
+_STATUS = "Leadhand runs the gates of this stop"
 #: Seconds for a hook that only records an event.
 _EVENT_TIMEOUT_S = 30
 
@@ -36,7 +38,8 @@ def with_guard(
     hooks = changed.setdefault("hooks", {})
     timeout = math.ceil(timeout_s)
     leadhand = shlex.quote(program)
-    _add(hooks, "Stop", f"{leadhand} hook stop --timeout {timeout}", timeout)
+    stop = f"{leadhand} hook stop --timeout {timeout}"
+    _add(hooks, "Stop", stop, timeout, statusMessage=_STATUS)
     for event in _EVENTS[agent]:
         _add(hooks, event, f"{leadhand} hook event", _EVENT_TIMEOUT_S)
     return changed
@@ -59,8 +62,8 @@ def without_guard(settings: Mapping[str, Any]) -> dict[str, Any]:
     return changed
 
 
-def _add(hooks: dict[str, Any], event: str, command: str, timeout: int) -> None:
-    entry = {"type": "command", "command": command, "timeout": timeout}
+def _add(hooks: dict[str, Any], event: str, command: str, timeout: int, **more: str) -> None:
+    entry = {"type": "command", "command": command, "timeout": timeout, **more}
     hooks.setdefault(event, []).append({"hooks": [entry]})
 
 

@@ -55,6 +55,7 @@ class Gates:
         event: The hook's input, which each command gets on standard input. LEADHAND_RESULT_FILE
             names a file with the agent's last message, if the input has it.
         renew: Called now and then, so that the guard knows that this hook is alive.
+        say: Called with a sentence as each gate begins.
         is_ended: Whether the agent has ended the hook.
     """
 
@@ -67,6 +68,7 @@ class Gates:
         event: Mapping[str, object],
         until: float,
         renew: Callable[[], None],
+        say: Callable[[str], None] = lambda _: None,
         is_ended: Callable[[], bool],
     ) -> None:
         self._config = config
@@ -75,6 +77,7 @@ class Gates:
         self._event = event
         self._until = until
         self._renew = renew
+        self._say = say
         self._is_ended = is_ended
         self._ran: dict[str, Ran] = {}
 
@@ -92,6 +95,7 @@ class Gates:
         results: list[GateResult] = []
         for name in self._config.names:
             self._renew()
+            self._say(f"the gate {name} is run")
             began = time.monotonic()
             result = self._look(name, self._config.gate(name))
             took = round(time.monotonic() - began, 3)

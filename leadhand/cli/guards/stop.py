@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import signal
+import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -136,6 +137,7 @@ class _Stop:
             event=self._event.fields,
             until=until,
             renew=renew,
+            say=_say_to_person,
             is_ended=is_ended,
         ).run()
 
@@ -161,7 +163,9 @@ class _Stop:
         timeout_s, patience_s = call_times(self._until - time.monotonic())
         url, token = self._services
         here = Here(folder=loaded.folder.resolve())
-        with Client(url, token, timeout_s=timeout_s, patience_s=patience_s, here=here) as client:
+        with Client(
+            url, token, timeout_s=timeout_s, patience_s=patience_s, say=_say_to_person, here=here
+        ) as client:
             return client.report_stop(self._event.agent_session, report)
 
 
@@ -190,6 +194,14 @@ def call_times(left_s: float) -> tuple[float, float]:
     whole = max(0.2, min(left_s, _CALL_S))
     patience = whole * _PATIENCE_S / _CALL_S
     return whole - patience, patience
+
+
+def _say_to_person(text: str) -> None:
+    """Print a message at a terminal; an agent may show only the first line of the hook's errors."""
+    from leadhand.cli.connect import tell
+
+    if sys.stderr.isatty():
+        tell(text)
 
 
 @contextmanager

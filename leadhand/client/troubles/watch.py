@@ -27,16 +27,16 @@ def reporting_troubles(
     say: Callable[[str], None],
     *,
     on_view: Callable[[SessionView], None] = lambda _: None,
-    shown: frozenset[str] = IN_EVENTS,
+    shown: frozenset[str] = frozenset(),
 ) -> Iterator[None]:
     """Poll the sessions in a thread during the block; report troubles and waits once to `say`.
 
     If the client has a `say` of its own, that is used, so that its `wait` does not repeat it.
     `on_view` gets each session as it is every few seconds, from another thread. `shown` are the
-    words of waits that the caller shows itself.
+    words of waits that the caller shows itself, during the block.
     """
     report = client.troubles if client.troubles.is_heard else TroubleReport(say)
-    report.shown = shown
+    before, report.shown = report.shown, shown
     over = threading.Event()
     arguments = (client, sessions, report, over, on_view)
     thread = threading.Thread(target=_watch, args=arguments, name="troubles", daemon=True)
@@ -45,6 +45,7 @@ def reporting_troubles(
         yield
     finally:
         over.set()
+        report.shown = before
 
 
 def _watch(
@@ -57,19 +58,18 @@ def _watch(
     since = time.monotonic()
     while not over.wait(EVERY_S):
         try:
-            views = _views(client, sessions)
+            for view in _views(client, sessions):
+                if over.is_set():
+                    return
+                report.note(view.id, view.troubles)
+                if report.is_due(view, time.monotonic() - since):
+                    with suppress(LeadhandError):
+                        report.note_waits(client.explain(view.id))
+                on_view(view)
         except RuntimeError:  # the block has ended, and its caller has closed the client
             if over.is_set():
                 return
             raise
-        for view in views:
-            if over.is_set():
-                return
-            report.note(view.id, view.troubles)
-            if report.is_due(view, time.monotonic() - since):
-                with suppress(LeadhandError):
-                    report.note_waits(client.explain(view.id))
-            on_view(view)
 
 
 def _views(client: Client, sessions: Sequence[str]) -> list[SessionView]:

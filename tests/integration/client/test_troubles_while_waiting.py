@@ -12,10 +12,11 @@ import pytest
 from leadhand.client.async_client import AsyncClient
 from leadhand.client.client import Client
 from leadhand.client.troubles import watch
-from leadhand.client.troubles.watch import reporting_troubles
+from leadhand.client.troubles.watch import IN_EVENTS, reporting_troubles
 from leadhand.models.views import ExplainView, Wait
+from leadhand.run import wait_for_session
 from tests.http_world import LOOP, TOKEN, Served, served
-from tests.session_driving import add_worker, end, expire_worker
+from tests.session_driving import add_worker, claim, end, expire_worker, settle
 
 FULL = "cannot write to '/spill': its disk is full; make room there"
 SAID = [f"worker full: {FULL}"]
@@ -117,16 +118,32 @@ def test_command_that_shows_events_says_only_what_these_do_not_have(
     said = Said()
     with Client(api.url, TOKEN, say=said) as client:
         client.troubles.patience_s = 0
-        with reporting_troubles(client, [waiting], said):
+        with reporting_troubles(client, [waiting], said, shown=IN_EVENTS):
             assert said.something.wait(10)
-    assert said[0].startswith(f"waiting for session {waiting}: its program needs workers")
-    running = ExplainView(session=waiting, status="active", text="", waits=[RUNS])
-    client.troubles.note_waits(running)
-    assert not any("running" in text for text in said)
-    client.troubles.shown = frozenset()
-    client.troubles.note_waits(running)
+            running = ExplainView(session=waiting, status="active", text="", waits=[RUNS])
+            client.troubles.note_waits(running)
+        assert said[0].startswith(f"waiting for session {waiting}: its program needs workers")
+        assert not any("is running" in text for text in said)
+        client.troubles.note_waits(running)
     assert said[-1] == f"waiting for session {waiting}: do: attempt 1 is running"
     end(api.engine, waiting)
+
+
+def test_command_that_shows_no_events_says_which_step_runs(
+    api: Served, session: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "EVERY_S", 0.05)
+    expire_worker(api.engine, "full")
+    said = Said()
+    grant = claim(api.engine, session)
+    with Client(api.url, TOKEN, say=said) as client, ThreadPoolExecutor() as pool:
+        client.troubles.patience_s = 0
+        waits = pool.submit(wait_for_session, client, client.session(session), say=said)
+        assert said.something.wait(10)
+        settle(api.engine, session, grant)
+        settle(api.engine, session, claim(api.engine, session))
+        assert waits.result(timeout=20).verdict == "accept"
+    assert any("attempt 1" in text for text in said), said
 
 
 RUNS = Wait(address="loop~1[1]/do", label="do", why="running", text="attempt 1 is running")

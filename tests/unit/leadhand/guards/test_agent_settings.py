@@ -47,6 +47,7 @@ def test_other_hooks_stay_and_an_install_twice_is_one() -> None:
     assert len(twice["hooks"]["Stop"]) == 2
     assert twice["hooks"]["Stop"][1]["hooks"][0] == {
         "type": "command", "command": "/elsewhere/leadhand hook stop --timeout 90", "timeout": 90,
+        "statusMessage": "Leadhand runs the gates of this stop",
     }  # fmt: skip
     assert set(twice["hooks"]) == {
         "Stop", "PreToolUse", "UserPromptSubmit", "Notification", "SessionEnd",

@@ -104,6 +104,17 @@ def test_api_that_falls_silent_is_not_asked_again_near_the_end_but_for_the_decis
     assert "allowed unchecked" in missed(tmp_path)
 
 
+@pytest.mark.parametrize("at_terminal", [True, False])
+def test_person_at_a_terminal_is_shown_which_gate_runs_and_an_agent_is_not(
+    env: dict[str, str], tmp_path: Path, api: Api, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch, *, at_terminal: bool,
+) -> None:  # fmt: skip
+    monkeypatch.setattr("sys.stderr.isatty", lambda: at_terminal)
+    api.answers = [RUN]
+    stop_in(tmp_path, env, 1.8)
+    assert ("the gate build is run" in capsys.readouterr().err) is at_terminal
+
+
 def test_answer_that_is_none_allows_the_stop(env: dict[str, str], tmp_path: Path, api: Api) -> None:
     api.answers = ["{}"]
     assert stop_in(tmp_path, env, 30)[0] == 1
