@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
+from kombu import Connection, Consumer
 
 from api import create_app
 from app.engine import Engine
@@ -17,6 +20,7 @@ from app.errors import StoreUnfit
 from app.settings import Settings
 from leadhand.local.ports import free_port
 from tasks.bootstrap import examine, make_engine
+from tasks.celery_app import make_celery
 from tasks.probing import Examiner
 from tests import redis_users, servers
 from tests.acceptance.project import Project
@@ -109,6 +113,37 @@ def test_a_right_that_is_taken_away_later_is_a_trouble(
     redis_client.execute_command("ACL", "SETUSER", "broker", "+@pubsub")
     look()
     assert engine.troubles.current() == []
+
+
+def test_consumers_of_the_channels_ignore_an_examination(
+    engine: Engine, broker_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    received: list[object] = []
+    with make_celery(Settings(broker_url=broker_url)) as celery, celery.connection() as link:
+        channel = link.default_channel
+        control: Any = celery.control  # its stubs lack the mailbox
+        note = control.mailbox.Node("one", channel=channel).listen(
+            callback=lambda body, _message: received.append(body)
+        )
+        events = celery.events.Receiver(channel, handlers={"*": received.append})
+        [heard] = events.get_consumers(partial(Consumer, channel), channel)
+        heard.consume()
+        drained(link)  # it subscribes
+        examine(engine)
+        drained(link)
+        assert received == []
+        celery.control.broadcast("ping")
+        wait_until(lambda: drained(link) and received != [])
+        note.cancel()
+        heard.cancel()
+    assert [record.getMessage() for record in caplog.records if record.levelname != "DEBUG"] == []
+
+
+def drained(link: Connection) -> bool:
+    """Receives what there is."""
+    with suppress(TimeoutError):
+        link.drain_events(timeout=0.3)
+    return True
 
 
 @pytest.mark.parametrize(
