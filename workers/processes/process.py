@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import selectors
 import subprocess
 import sys
@@ -35,8 +36,9 @@ _CHUNK = 64 * 1024
 #: The most bytes read from a pipe after its tree has ended.
 _DRAIN_BYTES = 1024 * 1024
 
-#: The programs that sign commits for git, and those that ask for a passphrase for them.
-_SIGNERS = ("gpg", "pinentry", "ssh-keygen", "ssh-sk-helper", "ssh-askpass")
+#: The programs that sign commits for git, and those that ask for a passphrase for them; not daemons
+#: that a signature leaves behind, such as gpg-agent.
+_SIGNER = re.compile(r"gpg2?|gpgsm|ssh-keygen|ssh-sk-helper|pinentry.*")
 
 End = Literal["timed_out", "cancelled"]
 Lack = Literal["folder", "program", "permission", "room"]
@@ -267,7 +269,7 @@ def _find_signer(launcher_pid: int) -> str:
     with contextlib.suppress(psutil.Error):
         for process in psutil.Process(launcher_pid).children(recursive=True):
             with contextlib.suppress(psutil.Error):
-                if process.name().startswith(_SIGNERS):
+                if _SIGNER.fullmatch(process.name()):
                     return process.name()
     return ""
 

@@ -344,6 +344,16 @@ def test_doer_whose_git_waits_for_a_signer_is_named(body, tmp_path) -> None:
     assert "timed out after 4 seconds; it waited for gpg, which signs" in outcome.reason.text
 
 
+def test_a_daemon_that_a_signature_left_is_not_what_a_doer_waited_for(body, tmp_path) -> None:
+    daemon = tmp_path / "gpg-agent"
+    daemon.write_text("#!/bin/sh\nsleep 60\n")
+    daemon.chmod(0o755)
+    outcome = body(Action.AGENT, do({"command": f"'{daemon}' & sleep 60"}), timeout_s=2.0)
+    assert outcome.reason is not None
+    assert "timed out after 2 seconds" in outcome.reason.text
+    assert "gpg" not in outcome.reason.text
+
+
 SHADOWED = "def ask(prompt):\n    return 'the file of the folder'\n"
 
 
