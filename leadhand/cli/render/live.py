@@ -44,6 +44,9 @@ class PlainScreen:
         self._failures: set[str] = set()
         self._tail = Tail()
         self._shown_at = clock()
+        #: Whether there is output that was not printed.
+        self._has_news = False
+        self._lock = threading.Lock()
 
     def start(self, session: SessionView) -> None:
         """Print the id and title of a session, and the command that follows it elsewhere."""
@@ -54,11 +57,13 @@ class PlainScreen:
     def show(self, event: Event) -> None:
         """Print one line that describes an event, if the event is shown."""
         if event.type == OUTPUT:
-            self._tail.add(event)
-            if self._tail.last and self._clock() - self._shown_at >= _OUTPUT_S:
-                self._write(f"  {self._tail.last}")
-                self._shown_at = self._clock()
+            with self._lock:
+                self._tail.add(event)
+                self._has_news = True
+            self._write_output(_OUTPUT_S)
             return
+        if event.type == "step.settled" and event.address == self._tail.address:
+            self._write_output(0)
         self._picture = apply_event(self._picture, event)
         line = sentence(self._picture, event)
         if line is not None:
@@ -71,8 +76,16 @@ class PlainScreen:
             line = line.replace(f": {failure}", "")
         return line
 
-    def update(self, session: SessionView) -> None:
-        """Do nothing: each printed line has the cost of its step."""
+    def update(self, session: SessionView) -> None:  # noqa: ARG002 - of all audiences
+        """Print the last line of output if it is due; each line has the cost of its step."""
+        self._write_output(_OUTPUT_S)
+
+    def _write_output(self, after_s: float) -> None:
+        """Print the last line of output, if it is new and the one before is so long ago."""
+        with self._lock:  # the session's views come in another thread than its events
+            if self._has_news and self._tail.last and self._clock() - self._shown_at >= after_s:
+                self._write(f"  {self._tail.last}")
+                self._shown_at, self._has_news = self._clock(), False
 
     def close(self) -> None:
         """Do nothing: no view is open."""

@@ -11,7 +11,7 @@ from pydantic import JsonValue
 from leadhand.cli.render.live import PlainScreen
 from leadhand.cli.render.live_text import screen, sentence
 from leadhand.cli.render.progress import Picture, apply_event
-from leadhand.models.views import Event
+from leadhand.models.views import Event, SessionView
 
 RUN = [
     ("session.created", None, {"status": "active"}),
@@ -241,24 +241,46 @@ def test_what_an_agent_said_is_not_cut_from_the_reason() -> None:
     )
 
 
+def wrote(second: int) -> Event:
+    fields: dict[str, JsonValue] = {
+        "fence": 1,
+        "stream": "stdout",
+        "text": f"line {second}\n",
+        "offset": second * 8,
+    }
+    address = "green~1[1]/do"
+    return Event(id=f"{second}-0", type="output", at_ms=second, address=address, fields=fields)
+
+
 def test_without_a_terminal_the_last_output_is_printed_every_ten_seconds() -> None:
     now, written = [0.0], list[str]()
     shown = PlainScreen(written.append, clock=lambda: now[0])
     for second in range(25):
         now[0] = second
-        fields: dict[str, JsonValue] = {
-            "fence": 1,
-            "stream": "stdout",
-            "text": f"line {second}\n",
-            "offset": second * 8,
-        }
-        shown.show(
-            Event(
-                id=f"{second}-0",
-                type="output",
-                at_ms=second,
-                address="green~1[1]/do",
-                fields=fields,
-            )
-        )
+        shown.show(wrote(second))
     assert written == ["  green~1[1]/do | line 10", "  green~1[1]/do | line 20"]
+
+
+def test_without_a_terminal_the_last_output_is_printed_though_no_other_follows() -> None:
+    now, written = [0.0], list[str]()
+    shown = PlainScreen(written.append, clock=lambda: now[0])
+    view = SessionView(
+        id="s", kind="loop", name="s", status="active", root="s", created_at="", updated_at=""
+    )
+    shown.show(wrote(1))
+    now[0] = 9.0
+    shown.update(view)
+    assert written == []
+    for now[0] in (11.0, 30.0):
+        shown.update(view)
+    assert written == ["  green~1[1]/do | line 1"]
+
+
+def test_without_a_terminal_a_step_ends_after_its_last_output() -> None:
+    written = list[str]()
+    shown = PlainScreen(written.append)
+    shown.show(wrote(1))
+    for event in events([("step.settled", "green~1[1]/do", {"word": "succeeded"})] * 2):
+        shown.show(event)
+    assert written[0] == "  green~1[1]/do | line 1"
+    assert sum("line 1" in line for line in written) == 1
