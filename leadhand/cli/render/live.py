@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 import time
@@ -73,7 +74,7 @@ class PlainScreen:
     def once(self, line: str) -> str:
         """Return a line without the failures that were printed before."""
         for failure in self._failures:
-            line = line.replace(f": {failure}", "")
+            line = re.sub(rf": {re.escape(failure)}(?=$|: )", "", line)
         return line
 
     def update(self, session: SessionView) -> None:  # noqa: ARG002 - of all audiences

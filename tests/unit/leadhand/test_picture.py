@@ -164,6 +164,16 @@ def test_a_failure_is_printed_once() -> None:
     assert screen.once("session s: failed: do failed: exit code 4: boom").endswith(": do failed")
 
 
+def test_a_failure_printed_before_is_not_cut_from_a_longer_one() -> None:
+    run = [("step.settled", "do", {"word": "failed", "text": "exited with code 1"})]
+    screen = PlainScreen(list[str]().append)
+    for event in events(run):
+        screen.show(event)
+    other = "do failed: exited with code 127: not found"
+    assert screen.once(other) == other
+    assert screen.once("do failed: exited with code 1: boom") == "do failed: boom"
+
+
 def test_a_step_that_waits_says_for_what() -> None:
     run = [
         ("step.blocked", "ask",
