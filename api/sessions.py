@@ -78,7 +78,8 @@ class Sessions:
         asked = requests.body(requests.Bulk)
         if asked.dry_run:
             return answer(self._engine.bulk.preview(asked.verb, asked.filter, cursor=asked.cursor))
-        how = How(asked.verb, reason=asked.reason, force=asked.force)
+        free = may_bring_commands(self._engine)
+        how = How(asked.verb, reason=asked.reason, force=asked.force, free=free)
         if asked.token is not None:
             return answer(self._engine.bulk.carry_out_token(how, asked.token))
         return answer(self._engine.bulk.carry_out(how, asked.filter, cursor=asked.cursor))
@@ -175,6 +176,7 @@ class Sessions:
             budget=asked.budget,
             after=asked.position,
             seen=requests.if_match(),
+            free=may_bring_commands(self._engine),
         )
         return session_answer(view, 202)
 
@@ -239,6 +241,7 @@ class Sessions:
             # The transition checks the attempt of a body that controls its own session.
             by=caller if caller is not None and caller.session == session else None,
             seen=requests.if_match(),
+            free=may_bring_commands(self._engine),
         )
         return session_answer(self._with_work_token(view) if verb == "resume" else view, 202)
 

@@ -7,7 +7,7 @@ from typing import Literal
 from flask import Blueprint, Response, request
 
 from api import requests
-from api.auth import current_author, current_visitor
+from api.auth import current_author, current_visitor, may_bring_commands
 from api.dashboard.panels.answer_fields import given_answer
 from api.dashboard.replies import done, go_to, late, missing, read_form
 from app.engine import Engine
@@ -41,6 +41,7 @@ class Actions:
             max_iterations=asked.max_iterations,
             budget=asked.budget,
             after=asked.position,
+            free=may_bring_commands(self._engine),
         )
         return done(f"Session {session}: {_DONE[verb]}.", view.id)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from flask import Blueprint, Response, request
 
 from api import requests
-from api.auth import current_author
+from api.auth import current_author, may_bring_commands
 from api.dashboard.replies import done, go_to, read_form
 from api.steps import bodies
 from api.steps.copies import make_fork, make_rerun
@@ -24,13 +24,20 @@ class StepActions:
     def retry(self, session: str) -> Response:
         """POST .../retry: run a step again, and all steps that depend on it."""
         asked = read_form(requests.Retry)
-        self._engine.step_verbs.retry(session, asked.step)
+        free = may_bring_commands(self._engine)
+        self._engine.step_verbs.retry(session, asked.step, free=free)
         return done(f"{asked.step} of session {session} runs again.", session)
 
     def skip(self, session: str) -> Response:
         """POST .../skip: skip a step; dependent steps run without its result."""
         asked = read_form(requests.Skip)
-        self._engine.skips.skip(session, asked.step, reason=asked.reason, author=current_author())
+        self._engine.skips.skip(
+            session,
+            asked.step,
+            reason=asked.reason,
+            author=current_author(),
+            free=may_bring_commands(self._engine),
+        )
         return done(f"{asked.step} of session {session} is skipped.", session)
 
     def fork(self, session: str) -> Response:

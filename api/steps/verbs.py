@@ -7,7 +7,7 @@ from collections.abc import Callable
 from flask import Response
 
 from api import requests
-from api.auth import current_author, current_caller
+from api.auth import current_author, current_caller, may_bring_commands
 from api.requests import NoQuery
 from api.responses import session_answer
 from api.steps import bodies
@@ -33,7 +33,11 @@ class StepVerbs:
         asked = requests.body(requests.Retry)
         requests.query(NoQuery)
         view = self._engine.step_verbs.retry(
-            session, asked.step, by=_own_caller(session), seen=requests.if_match()
+            session,
+            asked.step,
+            by=_own_caller(session),
+            seen=requests.if_match(),
+            free=may_bring_commands(self._engine),
         )
         return session_answer(view, 202)
 
@@ -48,6 +52,7 @@ class StepVerbs:
             author=current_author(),
             by=_own_caller(session),
             seen=requests.if_match(),
+            free=may_bring_commands(self._engine),
         )
         return session_answer(view, 202)
 

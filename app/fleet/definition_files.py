@@ -64,6 +64,15 @@ class DefinitionFiles:
         """Returns why flows of this folder may not have commands without exec:free; or None."""
         return Approvals(flows.parent, self._approvals, strict=True).why_not(flows)
 
+    def are_approved(self, found: Definitions | None) -> bool:
+        """Whether the user has approved the agents and tools of a folder as they were read."""
+        if found is None:
+            return True
+        folder = Path(found.folder)
+        approvals = Approvals(folder, self._approvals, strict=True)
+        texts = zip(FILES, (found.agents, found.tools), strict=True)
+        return not any(text and approvals.lack(folder / name, text) for name, text in texts)
+
     @property
     def are_read(self) -> bool:
         """Whether the settings allow folders to define agents, tools or flows of their own."""

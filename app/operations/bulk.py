@@ -50,6 +50,8 @@ class How(NamedTuple):
     reason: str = ""
     #: For `delete`: abort active sessions first.
     force: bool = False
+    #: For `resume`: whether the caller may bring commands.
+    free: bool = True
 
 
 class Selection(NamedTuple):
@@ -173,7 +175,7 @@ class Bulk:
                 case "archive" | "restore":
                     self._annotations.annotate(session, archived=how.verb == "archive")
                 case verb:
-                    self._control.apply(session, verb, reason=how.reason, seen=seen)
+                    self._control.apply(session, verb, reason=how.reason, seen=seen, free=how.free)
         except ProgramNewer as error:
             status = self._queries.session(session).status
             return BulkRefusal(session=session, status=status, why=str(error))

@@ -6,6 +6,7 @@ import logging
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Literal
 
 from pydantic import JsonValue
@@ -49,6 +50,8 @@ from leadhand.models.views import SessionView, WorkerView
 log = logging.getLogger(__name__)
 #: Computes the plan of a resume, from a session and an optional point.
 Planner = Callable[[SessionRef, str | None], ResumePlan]
+#: Reads the definitions that a session takes over, and adjusts the plan of its resume.
+Adopter = Callable[[SessionRef, ResumePlan], tuple[ResumePlan, JsonValue]]
 #: Maximum plans per call: a session may change between the plan and the transition.
 PLANS = 3
 
@@ -96,13 +99,16 @@ class SessionControl:
         by: Caller | None = None,
         seen: Seen | None = None,
         planner: Planner | None = None,
+        free: bool = True,
     ) -> SessionView:
         """Stop, resume, exit or abort a session; returns its view. Raises ControlRefused.
 
         Raises SessionUnknown. A resume may set new budget limits, and name the last point that
         counts as done: what comes after it runs again. Raises PositionRefused for a point that was
         never reached, QuotaPassed if the token has no room for another active session. `planner`
-        plans a resume that adopts another program. An exit `by` a body is refused in some phases.
+        plans a resume that adopts another program. A resume by one who is not `free` to bring
+        commands takes over no definitions that are not approved. An exit `by` a body is refused in
+        some phases.
         """
         ref = self._registry.ref(session)
         more: dict[str, JsonValue] = {"max_iterations": max_iterations}
@@ -112,7 +118,10 @@ class SessionControl:
             more["seen"] = seen.stored_fields()
         if verb == "exit" and by is not None:
             check_exit(self._store, ref)
-        self._control(ref, verb, reason=reason, by=by, more=more, after=after, planner=planner)
+        adopt = partial(self._definitions.adopt_changes, free=free)
+        self._control(
+            ref, verb, reason=reason, by=by, more=more, after=after, planner=planner, adopt=adopt
+        )
         return self._queries.session(session)
 
     def _control(
@@ -125,6 +134,7 @@ class SessionControl:
         by: Caller | None = None,
         after: str | None = None,
         planner: Planner | None = None,
+        adopt: Adopter | None = None,
     ) -> None:
         arguments: dict[str, JsonValue] = {
             "verb": verb,
@@ -141,11 +151,11 @@ class SessionControl:
         if more.get("max_iterations"):
             arguments["max_of"] = self._loop_at_its_limit(ref)
         plan = planner or (lambda ref, after: self._plan(ref, verb, after))
-        answer = self._plan_and_run(ref, plan, arguments, after)
+        answer = self._plan_and_run(ref, plan, arguments, after, adopt)
         tries = 1
         # It may have changed between the plan and the call: plan again.
         while _is_stale_plan(answer) and tries < PLANS:
-            answer = self._plan_and_run(ref, plan, arguments, after)
+            answer = self._plan_and_run(ref, plan, arguments, after, adopt)
             tries += 1
         if planner is not None or verb == "resume":
             self._registry.forget_facts()  # its program or its definitions may have changed
@@ -156,7 +166,12 @@ class SessionControl:
         return self._plan_again(ref, verb) if after is None else self._plan_after(ref, after)
 
     def _plan_and_run(
-        self, ref: SessionRef, planner: Planner, arguments: dict[str, JsonValue], after: str | None
+        self,
+        ref: SessionRef,
+        planner: Planner,
+        arguments: dict[str, JsonValue],
+        after: str | None,
+        adopt: Adopter | None,
     ) -> Reply:
         plan = planner(ref, after)
         most = arguments.get("max_iterations")
@@ -168,8 +183,8 @@ class SessionControl:
         # A limit in the call overrides one in the plan.
         limits = {**plan.limits, **_limits(arguments)}
         more: dict[str, JsonValue] = {"budget": limits}
-        if arguments["verb"] == "resume":
-            plan, more["defines"] = self._definitions.adopt_changes(ref, plan)
+        if arguments["verb"] == "resume" and adopt is not None:
+            plan, more["defines"] = adopt(ref, plan)
         return self._transitions.run("control", ref, {**arguments, **plan.arguments(), **more})
 
     def _check_limit(
@@ -210,7 +225,8 @@ class SessionControl:
         more: dict[str, JsonValue] = {"above": guard}
         if verb == "resume":
             more["from"] = [SessionStatus.STOPPED.value]  # a failed child stays failed
-        self._control(child, verb, reason=PARENT_DID, more=more)
+        adopt = partial(self._definitions.adopt_changes, above=above)
+        self._control(child, verb, reason=PARENT_DID, more=more, adopt=adopt)
 
     def abort_below(self, child: SessionRef) -> None:
         """Abort a child because its parent has ended; a failed child stays failed."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from pydantic import JsonValue
 
 from app.catalog.flow_catalog import hash_of
@@ -52,6 +54,7 @@ class Migration:
         budget: Budget | None = None,
         after: str | None = None,
         seen: Seen | None = None,
+        free: bool = True,
     ) -> SessionView:
         """Resume a session with the current version of its flow file, and return its view.
 
@@ -66,10 +69,11 @@ class Migration:
             budget=budget,
             after=after,
             seen=seen,
-            planner=self._plan,
+            planner=partial(self._plan, free=free),
+            free=free,
         )
 
-    def _plan(self, ref: SessionRef, after: str | None) -> ResumePlan:
+    def _plan(self, ref: SessionRef, after: str | None, *, free: bool) -> ResumePlan:
         """Plans the resume: the new program, and the nodes that run again."""
         fields = self._store.fields(ref)
         status = fields.get("status", "")
@@ -78,8 +82,8 @@ class Migration:
         if not fields.get("source"):
             raise _refusal(ref, status, "it was not started from a flow of the catalog")
         began = Source.model_validate_json(fields["source"])
-        found = self._submissions.definitions.again(ref, fields)
-        catalog = self._submissions.catalog_of(found.folder, found.free)
+        found = self._submissions.definitions.again(ref, fields, free=free)
+        catalog = self._submissions.catalog_of(found.folder, found.free and free)
         written = catalog.document(began.flow)
         own = own_folder_of(self._registry.program(fields["program"]), root="")
         cwd = fields.get("cwd", "") if own is None else own.origin

@@ -6,6 +6,7 @@ from typing import get_args
 
 from flask import Blueprint, Response, request
 
+from api.auth import may_bring_commands
 from api.dashboard.pages.sessions import Listed
 from api.dashboard.render import page
 from api.dashboard.replies import missing
@@ -31,7 +32,8 @@ def add_to(routes: Blueprint, engine: Engine) -> None:
     def bulk_apply() -> Response:
         """POST /ui/sessions/bulk: apply the verb to the sessions that were counted."""
         verb = _verb(request.form.get("verb"))
-        how = How(verb, reason=request.form.get("reason", "").strip()[:2000])
+        reason = request.form.get("reason", "").strip()[:2000]
+        how = How(verb, reason=reason, free=may_bring_commands(engine))
         done = engine.bulk.carry_out_token(how, request.form.get("token", ""))
         return page("bulk_done.html", done=done, verb=verb)
 

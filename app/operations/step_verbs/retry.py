@@ -26,7 +26,13 @@ class Retry:
         self._control = control
 
     def retry(
-        self, session: str, step: str, *, by: Caller | None = None, seen: Seen | None = None
+        self,
+        session: str,
+        step: str,
+        *,
+        by: Caller | None = None,
+        seen: Seen | None = None,
+        free: bool = True,
     ) -> SessionView:
         """Resume a session so that a step, and what depends on it, runs again.
 
@@ -34,7 +40,7 @@ class Retry:
         not run, and the errors of a resume.
         """
         return self._control.apply(
-            session, "resume", after=step, by=by, seen=seen, planner=self._plan
+            session, "resume", after=step, by=by, seen=seen, planner=self._plan, free=free
         )
 
     def _plan(self, ref: SessionRef, step: str | None) -> ResumePlan:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from functools import partial
 from typing import NamedTuple
 
 from pydantic import JsonValue
@@ -93,6 +94,7 @@ class Skip:
         author: str = "a user",
         by: Caller | None = None,
         seen: Seen | None = None,
+        free: bool = True,
     ) -> SessionView:
         """Skip a step, loop or for_each, and resume the session if it has failed there.
 
@@ -114,7 +116,8 @@ class Skip:
                 hint = f"{targets[0].address} is done; only a step without a result can be skipped"
                 raise PositionRefused("step", step, hint)
             if any(target.state == "ended" for target in left):
-                self._run_skipped(session, left, why, by=by, seen=seen)
+                resume = partial(self._control.apply, by=by, seen=seen, free=free)
+                self._run_skipped(session, left, why, resume)
                 break
             if self._settle(ref, program, left, why, by=by, seen=seen):
                 break
@@ -210,9 +213,7 @@ class Skip:
         session: str,
         targets: list[_Target],
         why: Reason,
-        *,
-        by: Caller | None,
-        seen: Seen | None,
+        resume: partial[SessionView],
     ) -> None:
         """Resume the session with next runs of the nodes, which are skipped."""
         first = next(target for target in targets if target.state == "ended")
@@ -229,7 +230,7 @@ class Skip:
                 skips=tuple(SkippedNode(one.name, why, one.lists(program)) for one in targets),
             )
 
-        self._control.apply(session, "resume", after=first.address, by=by, seen=seen, planner=plan)
+        resume(session, "resume", after=first.address, planner=plan)
 
 
 def _reason(text: str, author: str) -> Reason:

@@ -40,10 +40,28 @@ class SubmitDefinitions:
         folder = (asker.folder or cwd) if asker.free else (cwd or asker.folder)
         return self.of_folder(folder or "", free=asker.free)
 
-    def again(self, ref: SessionRef, fields: Mapping[str, str]) -> Found:
-        """Reads agents and tools that a session's folder defines now. Raises InvalidDocument."""
-        free = self._registry.is_free(ref, fields)
-        return self.of_folder(fields.get("defined_in", ""), free=free)
+    def again(
+        self,
+        ref: SessionRef,
+        fields: Mapping[str, str],
+        *,
+        free: bool,
+        above: SessionRef | None = None,
+    ) -> Found:
+        """Returns the definitions with which a session is resumed: those of its folder now.
+
+        Unless the one who resumes it is `free` to bring commands, a session that may have commands
+        gets approved ones, and otherwise keeps its own. One that follows the session `above` gets
+        those. Raises InvalidDocument if a file of another user would define something.
+        """
+        folder, is_free = fields.get("defined_in", ""), self._registry.is_free(ref, fields)
+        if above is None:
+            found = self.of_folder(folder, free=is_free)
+            if free or not is_free or self._files.are_approved(found.definitions):
+                return found
+            above = ref
+        mark = self._store.values(above, "session", ["definitions"]).get("definitions", "")
+        return Found(self._registry.definitions(above, mark), folder, is_free)
 
     def of_folder(self, folder: str, *, free: bool) -> Found:
         """Reads the agent and tool definitions that apply in a folder, as its files are now."""
@@ -61,7 +79,14 @@ class SubmitDefinitions:
         mark, folder = fields.get("definitions", ""), fields.get("defined_in", "")
         return Found(self._registry.definitions(ref, mark), folder, free)
 
-    def adopt_changes(self, ref: SessionRef, plan: ResumePlan) -> tuple[ResumePlan, JsonValue]:
+    def adopt_changes(
+        self,
+        ref: SessionRef,
+        plan: ResumePlan,
+        *,
+        free: bool = False,
+        above: SessionRef | None = None,
+    ) -> tuple[ResumePlan, JsonValue]:
         """Reads a session's definitions again; returns the resume plan, and what to adopt or None.
 
         None if they did not change, if the session has not stopped or failed, or if this server may
@@ -71,7 +96,8 @@ class SubmitDefinitions:
         fields = self._store.fields(ref)
         if fields.get("status") not in (SessionStatus.STOPPED, SessionStatus.FAILED):
             return plan, None
-        found, program = self.again(ref, fields), plan.adopts and plan.adopts.program.hash
+        found = self.again(ref, fields, free=free, above=above)
+        program = plan.adopts and plan.adopts.program.hash
         if found.mark == fields.get("definitions", ""):
             return plan, None
         signature = self._registry.sign_for_definitions(ref, fields, found.mark, program=program)

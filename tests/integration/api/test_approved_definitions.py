@@ -13,6 +13,8 @@ from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
 from api import create_app
+from app.domain.ids import SessionRef
+from app.domain.states import SessionStatus
 from app.security.api_tokens import Scope
 from app.security.step_tokens import BODY_SCOPES, Caller, mint
 from app.settings import Settings
@@ -236,6 +238,59 @@ def test_resume_of_a_limited_session_takes_over_approved_files_only(services: Se
     assert list(worker.shelf.folders) == [tools]
     services.write("tools/sums.py", "def add(a: int) -> int:\n    return 2\n")
     assert list(worker.shelf.folders) == [], "a body of the session may have changed it"
+
+
+RESUMES: dict[str, Callable[[Services, str, str], TestResponse]] = {
+    "resume": lambda s, one, token: s.post(f"{S}/{one}/resume", {}, token),
+    "retry": lambda s, one, token: s.post(f"{S}/{one}/retry", {"step": "do"}, token),
+    "bulk": lambda s, one, token: s.post(
+        f"{S}/bulk", {"verb": "resume", "filter": {"status": ["stopped"]}, "dry_run": False}, token
+    ),
+}
+
+
+@pytest.mark.parametrize("way", RESUMES)
+def test_limited_token_resumes_a_session_with_the_definitions_that_it_has_or_approved_ones(
+    services: Services, way: str
+) -> None:
+    session = services.submit(OPERATOR, doer={"agent": "parrot"})
+    ref = services.engine.registry.ref(session)
+
+    def command_after(text: str, token: str, *, approved: bool = False) -> str:
+        end(services.engine, session, "failed" if way == "retry" else "stopped")
+        services.write("agents.toml", f'[agents.parrot]\ncommand = ["{text}"]\n')
+        if approved:
+            services.approve()
+        resumed = RESUMES[way](services, session, token)
+        assert resumed.status_code in (200, 202), resumed.text
+        assert services.engine.queries.session(session).status == "active", resumed.text
+        return agents_of(services, ref)
+
+    assert "evil" not in command_after("evil", services.limited)
+    assert "mended" in command_after("mended", OPERATOR)
+    assert "approved" in command_after("approved", services.limited, approved=True)
+
+
+def test_child_that_follows_its_parent_takes_over_what_its_parent_has(services: Services) -> None:
+    session = services.submit(OPERATOR, doer={"agent": "parrot"})
+    grant = claim(services.engine, session)
+    body = mint(Caller(session, grant.address, grant.fence, BODY_SCOPES), secret=SECRET)
+    made = services.post(S, PARROT, body).json
+    assert made is not None
+    child = services.engine.registry.ref(str(made["id"]))
+    end(services.engine, child.id, "stopped")
+    services.write("agents.toml", '[agents.parrot]\ncommand = ["evil"]\n')
+    above = services.engine.registry.ref(session)
+    services.engine.control.follow(child, "resume", above, [SessionStatus.ACTIVE])
+    assert services.engine.queries.session(child.id).status == "active"
+    assert agents_of(services, child) == agents_of(services, above)
+
+
+def agents_of(services: Services, ref: SessionRef) -> str:
+    mark = services.engine.store.fields(ref)["definitions"]
+    definitions = services.engine.registry.definitions(ref, mark)
+    assert definitions is not None
+    return definitions.agents
 
 
 def _made(services: Services) -> str | None:
