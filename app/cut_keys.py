@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from app.prefixed_keys import KEY_BEGINS, ends_with_key_line, prefix_pattern
-from app.secret_forms import LINE_PREFIX, MARK
+from leadhand.models.secret_forms import LINE_PREFIX, MARK
 
 _END = re.compile(r"-----END (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----")
 #: Between two lines of a key: a line end, also as JSON escapes it.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from app.secret_forms import MARK
+from leadhand.models.secret_forms import MARK
 
 KEY_BEGINS = re.compile(r"-----BEGIN (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----")
 #: The end of a key, and the rest of its line.

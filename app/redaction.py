@@ -9,7 +9,7 @@ from pydantic import JsonValue
 
 from app.cut_keys import without_cut_keys
 from app.prefixed_keys import without_prefixed_keys
-from app.secret_forms import MARK, without_forms
+from leadhand.models.secret_forms import MARK, without_forms
 
 #: `name=value` and `name: value` with a name such as `password`.
 _NAMED = re.compile(

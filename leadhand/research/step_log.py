@@ -10,6 +10,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from leadhand.models.secret_forms import MARK, without_forms
+
 #: Names of arguments whose values are not logged.
 _SECRET = re.compile(r"(?i)pass(word|wd|phrase)?$|secret|token|api_?key|credential|authorization")
 #: Characters of a text in the log.
@@ -32,11 +34,12 @@ class StepLog:
 
     def decision(self, step: str, decision: str, **fields: Any) -> None:
         """Append a decision about a step, such as to try it again."""
-        self._append("decision", {"step": step, "decision": decision, **fields})
+        self._append("decision", {"step": step, "decision": decision, **redacted(fields)})
 
     def end(self, status: str, message: str, *, elapsed: float) -> None:
         """Append how the execution ended."""
-        self._append("end", {"status": status, "message": message, "elapsed": round(elapsed, 3)})
+        fields = {"status": status, "message": redacted(message), "elapsed": round(elapsed, 3)}
+        self._append("end", fields)
 
     def call(
         self,
@@ -60,7 +63,7 @@ class StepLog:
             **(
                 {"result": shown if length <= _LONGEST_RESULT else f"{length:,} characters"}
                 if error is None
-                else {"error": error[:_LONGEST]}
+                else {"error": without_forms(error)[:_LONGEST]}
             ),
             "elapsed": round(elapsed, 3),
         }
@@ -77,20 +80,22 @@ class StepLog:
 
 
 def redacted(value: Any) -> Any:
-    """Redacts secrets in a value and shortens its texts.
+    """Redacts secrets in a value, by the name or the form, and shortens its texts.
 
-    >>> redacted({"api_key": "k", "query": "agents"})
-    {'api_key': '[redacted]', 'query': 'agents'}
+    >>> redacted({"api_key": "k", "query": "agents", "note": "curl -u me:hush-hush x.example"})
+    {'api_key': '[redacted]', 'query': 'agents', 'note': 'curl -u me:[redacted] x.example'}
     """
     match value:
         case dict():
             return {
-                name: "[redacted]" if _SECRET.search(str(name)) else redacted(item)
+                name: MARK if _SECRET.search(str(name)) else redacted(item)
                 for name, item in value.items()
             }
         case list() | tuple():
             return [redacted(item) for item in value]
-        case str() if len(value) > _LONGEST:
-            return f"{value[:_LONGEST]}… ({len(value):,} characters)"
+        case str():
+            text = without_forms(value)
+            cut = f"{text[:_LONGEST]}… ({len(value):,} characters)"
+            return cut if len(text) > _LONGEST else text
         case _:
             return value

@@ -16,7 +16,7 @@ from app.prefixed_keys import KEY_BEGINS as _KEY_BEGINS
 from app.prefixed_keys import KEY_ENDS as _KEY_ENDS
 from app.prefixed_keys import ends_with_key_line, prefix_pattern
 from app.redaction import without_keys
-from app.secret_forms import LINE_PREFIX, MARK
+from leadhand.models.secret_forms import LINE_PREFIX, MARK
 
 #: Characters of an unfinished line that wait for its end, and for how long they wait.
 LINE_CHARACTERS = 4 * 1024

@@ -15,7 +15,7 @@ from app.domain.program import Loop, Program, Step
 from app.domain.routing import routes
 from app.history.transcript import records_of
 from app.redaction import redact, without_keys
-from app.secret_forms import FORMS, SHORTEST, in_lower_case, without_forms
+from leadhand.models.secret_forms import FORMS, SHORTEST, in_lower_case, without_forms
 
 # Put together here, so that no scanner of repositories takes this file for a leak.
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJ0123456789"
