@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print exactly one JSON object.")
 @click.pass_context
 def agents_command(context: click.Context, *, as_json: bool) -> int:
-    """List the agents, their places and the tools over MCP; or try one.
+    """List the agents, their places and MCP tools; or try one.
 
     `leadhand agents try NAME` lets a worker run it once.
     """
