@@ -12,6 +12,7 @@ from app.engine import Engine
 from app.errors import SettingInvalid, StoreAway, StoreForbids, StoreUnfit
 from app.redis_url import SCHEMES
 from app.settings import Settings
+from app.store.errors import is_slow
 from app.store.examination import Examination, Examined
 from app.store.store import Store, connect
 from tasks.canvas import Canvas
@@ -67,8 +68,11 @@ def _without_outage() -> Iterator[None]:
     """Ignore an unreachable Redis. Raises StoreForbids, StoreUnfit."""
     try:
         yield
-    except (StoreForbids, StoreUnfit):
+    except StoreForbids:
         raise
+    except StoreUnfit as error:
+        if not is_slow(error):  # a server that is busy may be late with its TLS handshake
+            raise
     except StoreAway:
         pass
 

@@ -97,6 +97,14 @@ def tls_fault(error: BaseException) -> str | None:
     return None
 
 
+def is_slow(error: BaseException) -> bool:
+    """Whether the server did not answer in time: it may be busy, or speak another protocol."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, TimeoutError):
+        cause = cause.__cause__ or cause.__context__
+    return cause is not None
+
+
 def forbidden_command(error: exceptions.RedisError) -> str:
     """Returns the command that an ACL forbids, or the whole error for a key or channel."""
     found = _COMMAND.search(str(error))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 import threading
 from collections.abc import Iterator
@@ -24,6 +25,7 @@ from app.errors import StoreUnfit
 from app.redis_url import normalize
 from app.settings import Settings
 from app.store.store import Store, connect
+from tasks.bootstrap import examine, make_engine
 from tasks.celery_app import make_celery
 from tests.fleet import Fleet
 from tests.integration.embedded.test_redis_addresses import started
@@ -201,6 +203,15 @@ def test_a_server_without_tls_is_named_as_that(store_url: str) -> None:
     with closing(Store(client)) as store, pytest.raises(StoreUnfit) as caught:
         store.ping()
     assert "does it speak TLS at this port?" in str(caught.value)
+
+
+def test_a_server_that_is_late_with_its_handshake_is_waited_for() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:  # accepts, and answers nothing
+        url = f"rediss://127.0.0.1:{server.getsockname()[1]}/0?ssl_cert_reqs=required"
+        engine, celery = make_engine(Settings(redis_url=url, secret="s"))
+        celery.close()
+        assert examine(engine) == ()
+        engine.store.close()
 
 
 @pytest.mark.parametrize("module", ["api", "workers"])
