@@ -38,8 +38,6 @@ from leadhand.models.stacks import StackChange, WorkflowSession
 _NONE = SessionRef("", "")
 #: How many ids are tried for a new workflow session.
 TRIES = 20
-#: The words of changes that were carried out.
-_DONE = ("started", "recorded", "advanced", "finished", "loaded", "deleted", "moved")
 
 
 class StackCall(NamedTuple):
