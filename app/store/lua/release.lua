@@ -15,9 +15,6 @@ local function change_folder(tx)
   locks.release_folders(tx)
   session.folder = folder
   redis.call('HSET', tx.keys.session, 'folder', folder, 'resolved', 1)
-  for _, other in ipairs(redis.call('ZRANGE', tx.keys.live, 0, -1)) do
-    if records.load(tx, 'steps', other).state == 'ready' then table.insert(tx.released, other) end
-  end
   return true
 end
 

@@ -113,6 +113,42 @@ def test_last_step_whose_worker_is_lost_runs_again(bench: Bench) -> None:
     assert (world.called, world.status) == (["clean"], "stopped")
 
 
+def fail_once(world: GraphWorld) -> None:
+    """The root is closing, and the last step waits for its retry."""
+    world.carry_out(world.grant("work"), {"work": broken})
+    world.carry_out(world.grant("clean"), {"clean": broken})
+    world.world.hints.clear()
+    world.engine.control.apply(world.id, "stop")
+
+
+def test_stop_of_a_session_that_ends_keeps_the_retry_of_its_last_step(bench: Bench) -> None:
+    world = graph(bench, WORK, {**CLEAN, "retries": 1, "backoff_s": 30})
+    fail_once(world)
+    assert (world.status, world.ready()) == ("stopping", [])
+    world.world.later(30_000)
+    world.run()
+    assert (world.called, world.status) == (["work", "clean", "clean"], "failed")
+
+
+def test_stop_of_a_session_that_ends_hints_its_last_step_again(bench: Bench) -> None:
+    world = graph(bench, WORK, CLEAN)
+    world.carry_out(world.grant("work"), {"work": broken})
+    world.world.hints.clear()
+    world.engine.control.apply(world.id, "stop")
+    assert world.ready() == ["clean"]  # and that message is lost
+    world.world.later(60_000)
+    world.run()
+    assert (world.called, world.status) == (["work", "clean"], "failed")
+
+
+def test_last_step_that_was_ready_before_a_stop_is_hinted_once(bench: Bench) -> None:
+    world = graph(bench, WORK, {**CLEAN, "depends_on": ["work"]})
+    world.carry_out(world.grant("work"), {})
+    world.world.hints.clear()
+    world.engine.control.apply(world.id, "stop")
+    assert world.ready() == ["clean"]
+
+
 def test_last_step_is_retried_while_the_session_ends(bench: Bench) -> None:
     world = graph(bench, WORK, {**CLEAN, "retries": 1, "backoff_s": 0})
     tries = iter((broken, lambda: "done"))

@@ -23,6 +23,20 @@ _OF_RANDOM_GRAPHS = (
         _GRAPHS,
     ),
     Fault(
+        "a stop drops the last step that waits",
+        "lib/sessions",
+        "    if step.state == 'ready' then table.insert(tx.released, address) end\n",
+        "",
+        "test_stop_of_a_session_that_ends_keeps_the_retry_of_its_last_step",
+    ),
+    Fault(
+        "a stop hints a last step twice",
+        "lib/dispatch",
+        "      offered[address] = true\n",
+        "",
+        "test_last_step_that_was_ready_before_a_stop_is_hinted_once",
+    ),
+    Fault(
         "a last step does not run again after a resume",
         "lib/control/effects",
         "  if not failed then last.reset(tx) end\n",

@@ -26,12 +26,16 @@ local function take_from_line(tx, take)
   end
 end
 
--- Hints the steps that run while the session ends or stops.
+-- Hints the steps that run while the session ends or stops, each once.
 local function offer_last(tx)
   for name in pairs(tx.freed) do hints.top_up(tx, name) end
+  local offered = {}
   for _, address in ipairs(tx.released) do
     local step = records.load(tx, 'steps', address)
-    if step.state == 'ready' and last.may_run(tx, step) then hints.offer(tx, address) end
+    if step.state == 'ready' and last.may_run(tx, step) and not offered[address] then
+      offered[address] = true
+      hints.offer(tx, address)
+    end
   end
 end
 

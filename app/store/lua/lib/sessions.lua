@@ -108,11 +108,13 @@ function sessions.keep(tx)
   redis.call('HDEL', tx.keys.session, 'archived')
 end
 
--- Takes back the hints, tickets and places of all ready steps.
+-- Takes back the hints, tickets and places of all ready steps, and releases the steps: those that may still run are
+-- hinted again at the end of the transition.
 function sessions.withdraw_all(tx)
   for _, address in ipairs(redis.call('ZRANGE', tx.keys.live, 0, -1)) do
     redis.call('ZREM', tx.shared.ready, addresses.member(tx, address))
     local step = records.load(tx, 'steps', address)
+    if step.state == 'ready' then table.insert(tx.released, address) end
     if step.waits or step.places then
       if step.waits then calls.give_up(tx, address) end
       step.places = nil

@@ -124,7 +124,6 @@ function effects.rehome(tx)
     'signature', tx.args.signature)
   redis.call('HDEL', tx.keys.session, 'resolved')
   events.emit(tx, 'session.rehomed', '', {place = tx.args.place})
-  if tx.session.status == 'active' then release_ready(tx) end
 end
 
 return effects
