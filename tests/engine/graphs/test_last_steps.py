@@ -149,6 +149,48 @@ def test_last_step_that_was_ready_before_a_stop_is_hinted_once(bench: Bench) -> 
     assert world.ready() == ["clean"]
 
 
+def audit(world: GraphWorld, *, repair: bool = False) -> list[str]:
+    return [one.kind for one in world.engine.audit.run(repair=repair).items]
+
+
+@pytest.mark.parametrize("end", ["stop", "exit"])
+def test_audit_takes_a_last_step_that_waits_for_sound(bench: Bench, end: str) -> None:
+    world = graph(bench, WORK, {**CLEAN, "retries": 1, "backoff_s": 30})
+    world.engine.control.apply(world.id, end)  # type: ignore[arg-type]
+    assert audit(world, repair=True) == []
+    world.carry_out(world.grant("clean"), {"clean": broken})
+    assert audit(world, repair=True) == []
+    redis, ready = bench.redis, bench.store.keys.everywhere("ready")
+    redis.zrem(ready, f"{world.ref.member}clean")
+    assert audit(world, repair=True) == ["hint_lost"]
+    assert redis.zscore(ready, f"{world.ref.member}clean") is not None
+    assert audit(world) == []
+
+
+def test_audit_mends_the_line_of_a_last_step(bench: Bench) -> None:
+    world = graph(bench, WORK, CLEAN)
+    world.engine.control.apply(world.id, "stop")
+    keys = bench.store.keys
+    (slot,) = bench.redis.zrange(keys.part(world.ref, "hinted"), 0, -1)
+    queue, address = slot.split("<")
+    bench.redis.delete(keys.part(world.ref, "hinted"))
+    bench.redis.zrem(keys.everywhere("ready"), f"{world.ref.member}clean")
+    bench.redis.zadd(keys.part(world.ref, "waiting"), {f"{queue}<000000000001<{address}": 0})
+    assert audit(world, repair=True) == ["line_stuck"]
+    assert audit(world) == []
+
+
+def test_audit_takes_the_ticket_of_a_last_step_for_sound(bench: Bench) -> None:
+    agent = {**CLEAN, "tool": "agent:shell", "arguments": {"prompt": "clean"}}
+    worlds = [graph(bench, WORK, agent) for _ in range(2)]
+    worlds[0].engine.limits.set_limit("agent:shell", concurrency=1)
+    for world in worlds:
+        world.engine.control.apply(world.id, "stop")
+    worlds[0].grant("clean")
+    assert worlds[1].world.claim(worlds[1].ref, "clean").why == "lock"
+    assert audit(worlds[1], repair=True) == []
+
+
 def test_last_step_is_retried_while_the_session_ends(bench: Bench) -> None:
     world = graph(bench, WORK, {**CLEAN, "retries": 1, "backoff_s": 0})
     tries = iter((broken, lambda: "done"))

@@ -37,6 +37,13 @@ _OF_RANDOM_GRAPHS = (
         "test_last_step_that_was_ready_before_a_stop_is_hinted_once",
     ),
     Fault(
+        "an audit takes last steps for damage",
+        "lib/audit/findings",
+        "status == 'active' or (step.last and transaction.AT_WORK[status]) or false",
+        "status == 'active'",
+        "test_audit_takes_the_ticket_of_a_last_step_for_sound",
+    ),
+    Fault(
         "a last step does not run again after a resume",
         "lib/control/effects",
         "  if not failed then last.reset(tx) end\n",

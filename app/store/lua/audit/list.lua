@@ -21,8 +21,7 @@ function belongs.leases(one)
 end
 
 function belongs.ready(one)
-  local step = findings.step_at(one)
-  return one.status == 'active' and step and step.state == 'ready'
+  return findings.waits_to_start(one.status, findings.step_at(one))
 end
 
 function belongs.hooks(one)

@@ -1,4 +1,5 @@
 -- What the audit finds. The transition that finds something also repairs it, so nothing changes in between.
+--- @requires transaction
 local findings = {}
 
 -- Starts the list of findings.
@@ -50,6 +51,12 @@ end
 function findings.step_at(one)
   local text = findings.field_of(one.base .. 'steps', one.address)
   return text and cjson.decode(text) or nil
+end
+
+-- Whether a step waits to start: in an active session, or as a last step of one that ends.
+function findings.waits_to_start(status, step)
+  if not step or step.state ~= 'ready' then return false end
+  return status == 'active' or (step.last and transaction.AT_WORK[status]) or false
 end
 
 -- Status and root of a session that an index names; nil if there is no such session.

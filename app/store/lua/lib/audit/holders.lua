@@ -26,7 +26,7 @@ end
 -- Whether a step waits for a lock, or for any if `lock` is nil.
 function holders.waits_for(one, lock)
   local step = findings.step_at(one)
-  if not (one.status == 'active' and step and step.state == 'ready') then return false end
+  if not findings.waits_to_start(one.status, step) then return false end
   for _, name in ipairs(step.waits or {}) do
     if lock == nil or name == lock then return true end
   end

@@ -19,7 +19,7 @@ local function check_turns(tx)
       findings.add(tx, 'turn_stray', tx.args.session, id .. ' is closed, but is listed as open',
         function() redis.call('ZREM', tx.keys.open, id) end)
     elseif turn.state == 'closing' and redis.call('ZLEXCOUNT', tx.keys.running, addresses.range_below(turn)) == 0
-      and not (id == '' and (children.any_at_work(tx) or hears_soon(tx))) then
+      and not (id == '' and (children.any_at_work(tx) or hears_soon(tx) or last.any_at_work(tx))) then
       local what = (id == '' and 'it' or id) .. ' is closing, but no step below it runs'
       findings.add(tx, 'turn_stuck', tx.args.session, what,
         function() turns.try_close(tx, id, turn) end)
@@ -66,9 +66,12 @@ local function check_slots(tx)
     end
   end
   local queues = {}
-  for _, line in ipairs(redis.call('ZRANGE', tx.keys.waiting, 0, -1)) do queues[line:match('^(.-)<')] = true end
+  for _, line in ipairs(redis.call('ZRANGE', tx.keys.waiting, 0, -1)) do
+    local queue, address = line:match('^(.-)<%d+<(.*)$')
+    if findings.waits_to_start(tx.session.status, records.load(tx, 'steps', address)) then queues[queue] = true end
+  end
   for queue in pairs(queues) do
-    if tx.session.status == 'active' and not taken[queue] and not tx.freed[queue] then
+    if not taken[queue] and not tx.freed[queue] then
       findings.add(tx, 'line_stuck', tx.args.session, 'steps wait for ' .. queue .. ', but its slots are free',
         function() tx.freed[queue] = true end)
     end

@@ -54,7 +54,7 @@ end
 
 -- Checks that a ready step is in `ready` or in line for a slot, and its time there.
 local function check_hint(tx, address, step, waiting)
-  if step.state ~= 'ready' or tx.session.status ~= 'active' then return end
+  if not findings.waits_to_start(tx.session.status, step) then return end
   local who = addresses.member(tx, address)
   local hinted_at = redis.call('ZSCORE', tx.shared.ready, who)
   local function repair() redis.call('ZADD', tx.shared.ready, tx.now, who) end
