@@ -36,6 +36,13 @@ def asked(bench: Bench, step: Step = ASK) -> tuple[World, SessionRef]:
     return world, ref
 
 
+def pass_time(world: World, ms: int) -> None:
+    """Let time pass while others sweep, at last a second ago."""
+    world.now += ms - 1000
+    world.engine.store.due(every_ms=0, limit=9, grace_ms=0)
+    world.now += 1000
+
+
 def state(world: World, ref: SessionRef, step: str) -> tuple[str, str | None]:
     record = world.engine.store.steps(ref, [step])[step]
     return record.state, record.reason.code.value if record.reason else None
@@ -85,7 +92,7 @@ def test_outcome_of_an_attempt_that_beat_past_its_deadline_is_a_timeout(bench: B
     grant = world.grant(ref, "work")
     world.now += 61_000
     assert world.engine.attempts.beat(ref, grant).word == "ok"
-    world.now += 9_000
+    pass_time(world, 9_000)
     late = Outcome(word="succeeded", text="late", usage=Usage(cost_usd=1))
     assert world.settle(ref, grant, late).word == "superseded"
     assert state(world, ref, "work") == ("ready", None)
@@ -98,7 +105,7 @@ def test_outcome_of_an_attempt_that_was_silent_past_its_deadline_is_lost(bench: 
     world = World.of(bench)
     ref = start(world, WORK)
     grant = world.grant(ref, "work")
-    world.now += 70_000
+    pass_time(world, 70_000)
     assert world.settle(ref, grant).word == "superseded"
     assert world.engine.queries.session(ref.id).counters.attempts_lost == 1
     world.settle(ref, world.grant(ref, "work"))
@@ -109,7 +116,7 @@ def test_beat_after_the_deadline_has_lost_the_step(bench: Bench) -> None:
     world = World.of(bench)
     ref = start(world, WORK)
     grant = world.grant(ref, "work")
-    world.now += 70_000
+    pass_time(world, 70_000)
     assert world.engine.attempts.beat(ref, grant).word == "lost"
     assert state(world, ref, "work") == ("ready", None)
 
@@ -153,5 +160,17 @@ def test_outcome_after_the_deadline_counts_while_redis_has_just_restarted(bench:
     world.now += 70_000
     bench.clock.now = world.now
     bench.due(run_id="after")
+    assert world.settle(ref, grant).word == "settled"
+    assert world.engine.queries.session(ref.id).status == "completed"
+
+
+def test_outcome_after_the_deadline_counts_before_the_first_sweep_of_a_redis_that_was_down(
+    bench: Bench,
+) -> None:
+    world = World.of(bench)
+    ref = start(world, WORK)
+    grant = world.grant(ref, "work")
+    pass_time(world, 58_000)
+    world.now += 12_000
     assert world.settle(ref, grant).word == "settled"
     assert world.engine.queries.session(ref.id).status == "completed"

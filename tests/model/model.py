@@ -17,6 +17,7 @@ from tests.model.rules.tree import Back, Child, StepRun, body_at
 
 GRACE_MS = 10_000
 EXIT_GRACE_MS = 3_000
+QUIET_MS = 5_000
 MAY = {
     "stop": {"active"},
     "resume": {"stopped", "failed"},
@@ -154,7 +155,8 @@ class Model(Resuming):
 
     def _is_overdue(self, step: StepRun) -> bool:
         over = step.deadline is not None and step.deadline + GRACE_MS <= self.now
-        return step.state == "running" and over and self.now >= self.grace_until
+        is_swept = self.now - self.swept <= QUIET_MS and self.now >= self.grace_until
+        return step.state == "running" and over and is_swept
 
     def _is_late(self, step: StepRun, usage: Mapping[str, int] | None = None) -> bool:
         """Apply the deadlines that have passed: whether a call for the step comes too late."""

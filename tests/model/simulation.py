@@ -236,7 +236,7 @@ class Simulation(Calls):
             self.run_ids += 1
             self.grace_until = self.model.grace_until = self.bench.clock.now + LEASE_MS
         due = self.bench.due(run_id=f"run {self.run_ids}")
-        now = self.bench.clock.now
+        now = self.model.swept = self.bench.clock.now
         past = {self._member(a) for a, score in self._leases().items() if score <= now}
         parked = {a: s for a, s in self.model.steps.items() if s.state == "parked"}
         timers = {self._member(a) for a, step in parked.items() if step.on == "wait"}

@@ -17,6 +17,7 @@ FAULTS = (
         "lib/deadlines",
         "if not is_late and not deadlines.is_overdue(tx, step) then return end",
         "if not is_late then return end",
+        "test_outcome_of_an_attempt_that_was_silent_past_its_deadline_is_lost",
     ),
     Fault(
         "a late outcome is stored",
@@ -30,6 +31,14 @@ FAULTS = (
         "settle",
         "if deadlines.is_overdue(tx, step) then",
         "if false then",
+        "test_outcome_of_an_attempt_that_beat_past_its_deadline_is_a_timeout",
+    ),
+    Fault(
+        "an attempt is late before the first sweep of a Redis that was down",
+        "lib/deadlines",
+        "> QUIET_MS then return false end",
+        "> 1000 * QUIET_MS then return false end",
+        "test_outcome_after_the_deadline_counts_before_the_first_sweep_of_a_redis_that_was_down",
     ),
     Fault(
         "an attempt is late although Redis has just restarted",

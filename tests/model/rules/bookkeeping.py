@@ -26,6 +26,8 @@ class Bookkeeping:
         self.until = now + budget["wall_ms"] if "wall_ms" in budget else None
         #: Until then attempts are not expired: Redis has restarted.
         self.grace_until = 0
+        #: The time of the last sweep.
+        self.swept = now
         self.left = budget.get("wall_ms", 0)
         self.clock_look = self._next_look()
         self.reached = False

@@ -100,10 +100,13 @@ function deadlines.expire_running(tx, address, step)
   return step.state == 'cancelled' and 'cancelled' or 'lost'
 end
 
+local QUIET_MS = 5000   -- without a sweep for so long, Redis or all sweepers were down
+
 -- Whether the deadline of an attempt and the grace to report it have passed. After a restart of Redis the attempts have
--- one period of grace.
+-- one period of grace, which begins with the next sweep: until then none is overdue.
 function deadlines.is_overdue(tx, step)
   if step.state ~= 'running' or tx.now < step.deadline + attempts.GRACE_MS then return false end
+  if tx.now - tonumber(redis.call('GET', tx.shared.swept) or 0) > QUIET_MS then return false end
   return tx.now >= tonumber(redis.call('HGET', tx.shared.epoch, 'grace') or 0)
 end
 
