@@ -30,6 +30,7 @@ LeadhandError
 ├── SecretDiffers           the process' secret differs from the fleet's
 ├── WorkerNameTaken         another worker uses this name
 ├── ProgramStale            the session has adopted another program than the cached one
+├── KeyDamaged              a key has another type than this program gives it
 └── StoreAway               Redis does not answer
     ├── StoreFull           Redis is out of memory
     ├── StoreForbids        Redis refuses the user or password
@@ -393,6 +394,15 @@ class WorkerNameTaken(LeadhandError):
 
 class ProgramStale(LeadhandError):
     """The session has adopted another program than the cached one."""
+
+
+class KeyDamaged(LeadhandError):
+    """A key in Redis has another type than this program gives it, so a call could not read it."""
+
+    kind = Kind.KEY_DAMAGED
+
+    def __str__(self) -> str:
+        return "a key in Redis has a wrong type; `leadhand fsck` names it"
 
 
 class StoreAway(LeadhandError):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import NamedTuple, cast
 
@@ -18,11 +19,11 @@ from app.domain.ports import Carrier
 from app.domain.program import SCHEMA_VERSION
 from app.domain.records import Discrepancy, Reply
 from app.domain.states import ENDED
-from app.errors import SessionUnknown
+from app.errors import KeyDamaged, SessionUnknown
 from app.fleet.inventory import consumed_queues
 from app.operations.transitions import Transitions
 from app.queries.fleet import Fleet
-from app.store.keys import GLOBAL_PARTS, NAMED_PARTS, OTHER_PARTS, SESSION_PARTS
+from app.store.keys import GLOBAL_PARTS, NAMED_PARTS, OTHER_PARTS, SESSION_PARTS, type_of
 from app.store.scan import Kind
 from app.store.script_library import Verb
 from app.store.store import Store
@@ -94,9 +95,12 @@ class Audit:
         """
         after, keys = self._shelves.scan(int(cursor or 0), KEYS)
         seen = [_classify(key, self._store.keys.everywhere("")) for key in keys]
-        found = [] if cursor else list(self._broker(repair=repair))
-        found += [one for key in seen for one in self._audit_key(key, repair=repair)]
-        found += self._orphans(seen, repair=repair)
+        # Keys of a wrong type come first, since nothing else can be read from them.
+        found = list(self._orphans(seen, repair=repair))
+        if not cursor:
+            found += _readable(self._broker(repair=repair))
+        for key in seen:
+            found += _readable(self._audit_key(key, repair=repair))
         return FsckView(
             items=[_finding(one) for one in found[:SHOWN]],
             found=len(found),
@@ -140,20 +144,27 @@ class Audit:
             yield from self._run(verb, _NOBODY, {**about, "lines": lines}, repair=repair)
 
     def _orphans(self, seen: Sequence[_Key], *, repair: bool) -> Iterator[Discrepancy]:
-        """Yields keys that belong to nothing, or that lack a TTL."""
-        keys: list[JsonValue] = [
-            dict(self._key_arguments(key)) for key in seen if key.kind != "list"
-        ]
+        """Yields keys that have a wrong type, that belong to nothing, or that lack a TTL."""
+        keys: list[JsonValue] = [dict(self._key_arguments(key)) for key in seen]
         if keys:
-            newer = any(
-                worker.schema_version > SCHEMA_VERSION for worker in self._fleet.inventories()
-            )
-            about: dict[str, JsonValue] = {"keys": keys, "newer": newer}
+            about: dict[str, JsonValue] = {"keys": keys, "newer": self._may_be_newer()}
             yield from self._run("audit_keys", _NOBODY, about, repair=repair)
+
+    def _may_be_newer(self) -> bool:
+        """Whether a newer version may be at work, so that unknown keys are left alone."""
+        try:
+            workers = self._fleet.inventories()
+        except KeyDamaged:
+            return True
+        return any(worker.schema_version > SCHEMA_VERSION for worker in workers)
 
     def _key_arguments(self, key: _Key) -> Iterator[tuple[str, JsonValue]]:
         keys = self._store.keys
         yield from (("key", key.name), ("kind", key.kind))
+        is_part = key.kind == "part"
+        part = key.of.partition(":")[0] if is_part or key.kind == "list" else key.kind
+        if (type_ := type_of(part, of_session=is_part)) is not None:
+            yield "type", type_
         if key.ref.id:
             yield from (("session", key.ref.id), ("needs", keys.part(key.ref, "session")))
         elif key.kind == "program":
@@ -199,10 +210,18 @@ class Audit:
 
         A worker would refuse a message for a session elsewhere, and send it to the right queue.
         """
-        found = self._store.fields_of(sessions)
+        damaged: list[str] = []
+        found = self._store.fields_of(sessions, damaged)
+        known = set(sessions).difference(damaged)
         if queue in taken:
-            return set(sessions) - found.keys()
-        return {one for one in sessions if one not in found or _is_elsewhere(found[one][1], queue)}
+            return known - found.keys()
+        return {one for one in known if one not in found or _is_elsewhere(found[one][1], queue)}
+
+
+def _readable(findings: Iterator[Discrepancy]) -> Iterator[Discrepancy]:
+    """Yields findings until a key of a wrong type is needed, which is a finding by itself."""
+    with suppress(KeyDamaged):
+        yield from findings
 
 
 def _classify(key: str, everywhere: str) -> _Key:

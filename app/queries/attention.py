@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -17,6 +17,7 @@ from app.queries.presenters import budget_lines, reason_of
 from app.queries.questions import Asking, question_views
 from app.queries.sessions import Queries
 from app.store.changes import Called, ChangeReads
+from app.store.errors import read_undamaged
 from app.store.store import Store
 from app.truncate import cut
 from leadhand.models.views import AttentionView, NeedView, Page, WorkerView
@@ -69,14 +70,19 @@ class Attention:
 
     def page(self, *, limit: int = 50, cursor: str | None = None) -> Page[AttentionView]:
         """Returns a page of sessions that need a person, latest first; unindexes the others."""
-        items: list[AttentionView] = []
-        last: Called | None = None
-        for one in self._walk(_decode(cursor)):
-            if last is not None and len(items) == limit:
-                return Page(items=items, next=encode_cursor([last.at, last.session]))
-            last = one.called
-            items.append(self._view(one))
-        return Page(items=items)
+        shown: list[Waiting] = []
+        damaged: list[str] = []
+        following: str | None = None
+        for one in self._walk(_decode(cursor), damaged):
+            if len(shown) == limit:
+                last = shown[-1].called
+                following = encode_cursor([last.at, last.session])
+                break
+            shown.append(one)
+        unreadable: list[Waiting] = []
+        items = read_undamaged(lambda some: [*map(self._view, some)], shown, unreadable)
+        damaged += [one.ref.id for one in unreadable]
+        return Page(items=items, next=following, damaged=damaged)
 
     def count(self) -> int:
         """Counts the sessions that need a person, up to COUNTED; briefly caches the number.
@@ -86,7 +92,7 @@ class Attention:
         change, now = self._index.last(), self._store.now_ms()
         kept = self._counted
         if kept.change != change or not 0 <= now - kept.at_ms < COUNT_KEPT_MS:
-            number = sum(1 for _ in islice(self._walk(_END), COUNTED))
+            number = sum(1 for _ in islice(self._walk(_END, []), COUNTED))
             kept = self._counted = _Count(change, now, number)
         return kept.number
 
@@ -99,20 +105,25 @@ class Attention:
             questions=list(islice(question_views(asking), QUESTIONS)),
         )
 
-    def _walk(self, before: Called) -> Iterator[Waiting]:
-        """Yields the sessions that need a person, newest first; removes the others."""
+    def _walk(self, before: Called, damaged: list[str]) -> Iterator[Waiting]:
+        """Yields the sessions that need a person, newest first, without those that are damaged.
+
+        Removes those that need no one from the index.
+        """
         examined = 0
         while examined < LOOKED_AT and (found := self._index.called(before=before, limit=BATCH)):
             before, examined = found[-1], examined + len(found)
             over: list[Called] = []
-            for one in self._examine(found):
+            unreadable: list[Called] = []
+            for one in read_undamaged(self._examine, found, unreadable):
                 if one.needs:
                     yield one
                 else:
                     over.append(one.called)
+            damaged += [one.session for one in unreadable]
             self._index.remove(over)
 
-    def _examine(self, found: list[Called]) -> list[Waiting]:
+    def _examine(self, found: Sequence[Called]) -> list[Waiting]:
         known = self._store.fields_of([one.session for one in found])
         active = [ref for ref, f in known.values() if f["status"] == SessionStatus.ACTIVE]
         parked = self._store.overview().parked(active, STEPS)

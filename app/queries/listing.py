@@ -11,6 +11,7 @@ from pydantic import JsonValue
 
 from app.domain.ids import SessionRef
 from app.domain.states import SessionStatus
+from app.errors import KeyDamaged
 from app.queries.cursors import decode_cursor, encode_cursor, invalid_cursor
 from app.queries.filters import SessionFilter
 from app.store.session_index import Coverage, Period, Place
@@ -24,6 +25,8 @@ BATCH = 100
 _FAR = 9e15
 #: Where a list of the newest sessions starts.
 END = Place(_FAR, "")
+#: A session and its record.
+Found = tuple[SessionRef, Mapping[str, str]]
 _DERIVED = frozenset({"active", "waiting"})
 
 
@@ -33,6 +36,8 @@ class Examined(NamedTuple):
     place: Place
     ref: SessionRef | None = None
     fields: Mapping[str, str] = {}
+    #: Whether it may match, but cannot be read.
+    damaged: bool = False
 
 
 class Visited(NamedTuple):
@@ -52,7 +57,7 @@ class Listing:
         store: Store,
         *,
         status_of: Callable[[SessionRef, Mapping[str, str]], str],
-        views_of: Callable[[Sequence[tuple[SessionRef, Mapping[str, str]]]], list[SessionView]],
+        views_of: Callable[[Sequence[Found], list[Found]], list[SessionView]],
     ) -> None:
         self._store = store
         self._index = store.session_index()
@@ -64,12 +69,15 @@ class Listing:
 
         The page is `partial` if it examined LOOKED_AT sessions before it was full.
         """
-        chosen: list[tuple[SessionRef, Mapping[str, str]]] = []
+        chosen: list[Found] = []
+        damaged: list[str] = []
         last: Place | None = None
         partial, examined = False, 0
         for found in islice(self._examine(wanted, _start(wanted, cursor)), LOOKED_AT):
             last = found.place
             examined += 1
+            if found.damaged:
+                damaged.append(found.place.session)
             if found.ref is not None:
                 chosen.append((found.ref, found.fields))
                 if len(chosen) == limit:
@@ -78,8 +86,15 @@ class Listing:
             last = last if self._has_more(wanted, last) else None
             partial = last is not None
         following = encode_cursor(list(last)) if last else None
-        items = self._views_of(chosen)
-        return Page(items=items, next=following, partial=partial, examined=examined)
+        unreadable: list[Found] = []
+        items = self._views_of(chosen, unreadable)
+        return Page(
+            items=items,
+            next=following,
+            partial=partial,
+            examined=examined,
+            damaged=[*damaged, *(ref.id for ref, _ in unreadable)],
+        )
 
     def walk(self, wanted: SessionFilter, cursor: str | None) -> Iterator[Visited]:
         """Yields each examined session after the cursor, newest first, and whether it matches."""
@@ -92,14 +107,22 @@ class Listing:
     def _examine(self, wanted: SessionFilter, before: Place) -> Iterator[Examined]:
         places = self._places(wanted, before)
         while batch := list(islice(places, BATCH)):
-            known = self._store.fields_of([place.session for place in batch])
+            damaged: list[str] = []
+            known = self._store.fields_of([place.session for place in batch], damaged)
             for place in batch:
+                if place.session in damaged:
+                    yield Examined(place, damaged=True)
+                    continue
                 if place.session not in known:
                     self._index.unlist(place, wanted.facts)
                     continue
                 ref, fields = known[place.session]
-                meant = wanted.matches(fields) and self._has_status(wanted, ref, fields)
-                yield Examined(place, ref, fields) if meant else Examined(place)
+                try:
+                    meant = wanted.matches(fields) and self._has_status(wanted, ref, fields)
+                except KeyDamaged:
+                    yield Examined(place, damaged=True)
+                else:
+                    yield Examined(place, ref, fields) if meant else Examined(place)
 
     def _has_status(
         self, wanted: SessionFilter, ref: SessionRef, fields: Mapping[str, str]

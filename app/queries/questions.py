@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ from app.domain.states import SessionStatus
 from app.errors import SessionUnknown
 from app.queries.cursors import decode_cursor, encode_cursor, invalid_cursor
 from app.queries.question_texts import answer_command
+from app.store.errors import read_undamaged
 from app.store.session_index import Place
 from app.store.store import Store
 from app.truncate import cut
@@ -64,19 +65,25 @@ class Questions:
         """
         start = _decode(cursor)
         items: list[QuestionView] = []
+        damaged: list[Place] = []
         examined, last = 0, start
-        for asking in islice(self._walk(start), LOOKED_AT):
+        for asking in islice(self._walk(start, damaged), LOOKED_AT):
             examined += 1
             for view in question_views(asking):
                 if asking.ref.id == start.session and view.address <= (start.address or ""):
                     continue
                 if len(items) == limit:
-                    return Page(items=items, next=_encode(last))
+                    return Page(items=items, next=_encode(last), damaged=_ids(damaged))
                 items.append(view)
                 last = Position(asking.at, asking.ref.id, view.address)
             last = Position(asking.at, asking.ref.id, None)
         partial = examined == LOOKED_AT
-        return Page(items=items, next=_encode(last) if partial else None, partial=partial)
+        return Page(
+            items=items,
+            next=_encode(last) if partial else None,
+            partial=partial,
+            damaged=_ids(damaged),
+        )
 
     def of_tree(self, session: str, *, limit: int) -> Page[QuestionView]:
         """Returns the open questions of a session and of the children that its steps wait for.
@@ -100,20 +107,29 @@ class Questions:
             if isinstance(child, str) and deeper:
                 yield from self._tree(SessionRef(child, ref.root), deeper - 1)
 
-    def _walk(self, start: Position) -> Iterator[Asking]:
-        """Yields the active sessions from a position on, newest first."""
+    def _walk(self, start: Position, damaged: list[Place]) -> Iterator[Asking]:
+        """Yields the active sessions from a position on, newest first, without `damaged` ones."""
         # A session that was left in its middle is read again: its id with a suffix is behind it.
         last = start.session if start.address is None else f"{start.session}\0"
         before, index = Place(start.at, last), self._store.session_index()
         while found := index.page(SessionStatus.ACTIVE, before=before, limit=BATCH):
-            known = self._store.fields_of([place.session for place in found])
-            refs = [ref for ref, _ in known.values()]
-            parked = self._store.overview().parked(refs, STEPS)
-            for before in found:
-                if before.session in known:
-                    ref, fields = known[before.session]
-                    records = self._store.steps(ref, parked[ref])
-                    yield Asking(before.at, ref, fields, _questions(records))
+            yield from read_undamaged(self._asking, found, damaged)
+            before = found[-1]
+
+    def _asking(self, found: Sequence[Place]) -> list[Asking]:
+        """The questions of sessions, without deleted ones."""
+        known = self._store.fields_of([place.session for place in found])
+        parked = self._store.overview().parked([ref for ref, _ in known.values()], STEPS)
+        return [
+            Asking(place.at, ref, fields, _questions(self._store.steps(ref, parked[ref])))
+            for place in found
+            if place.session in known
+            for ref, fields in [known[place.session]]
+        ]
+
+
+def _ids(places: Sequence[Place]) -> list[str]:
+    return [place.session for place in places]
 
 
 def _questions(records: Mapping[str, StepRecord]) -> dict[str, StepRecord]:

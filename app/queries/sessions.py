@@ -32,7 +32,7 @@ from app.queries.filters import SessionFilter
 from app.queries.fleet import Fleet
 from app.queries.graph_results import graph_results
 from app.queries.inbox import message_view, read_messages
-from app.queries.listing import Listing
+from app.queries.listing import Found, Listing
 from app.queries.phases import with_phase
 from app.queries.plans import exported_plan, spawned_by
 from app.queries.presenters import (
@@ -51,6 +51,7 @@ from app.queries.shown_status import shown_status, status_of
 from app.queries.step_list import steps_page
 from app.queries.transcript_entries import dropped_note, transcript_entry
 from app.redaction import without_secrets
+from app.store.errors import read_undamaged
 from app.store.session_reads import CreatedSession, SessionRecords
 from app.store.store import Store
 from leadhand.models.views import (
@@ -311,17 +312,25 @@ class Queries:
             return None
 
     def _view(self, ref: SessionRef, fields: Mapping[str, str]) -> SessionView:
-        (view,) = self._views([(ref, fields)])
+        (view,) = self._views_at([(ref, fields)], self._workers_for([(ref, fields)]))
         return view
 
-    def _views(self, found: Sequence[tuple[SessionRef, Mapping[str, str]]]) -> list[SessionView]:
-        """The views of sessions; their records and the workers are read for all of them at once."""
+    def _views(self, found: Sequence[Found], damaged: list[Found]) -> list[SessionView]:
+        """The views of sessions, without those that become `damaged`."""
+        workers = self._workers_for(found)
+        return read_undamaged(partial(self._views_at, workers=workers), found, damaged)
+
+    def _workers_for(self, found: Sequence[Found]) -> list[WorkerView]:
+        """The workers, if the views of these sessions need them."""
+        placed = any(f["place"] and f["status"] == SessionStatus.ACTIVE for _, f in found)
+        return self._fleet.inventories() if placed else []
+
+    def _views_at(self, found: Sequence[Found], workers: Sequence[WorkerView]) -> list[SessionView]:
+        """The views of sessions, whose records are read for all of them at once."""
         programs = [self._readable(fields["program"]) for _, fields in found]
         nodes = [[node.id for node in program.body] if program else [] for program in programs]
         asked = [(ref, names) for (ref, _), names in zip(found, nodes, strict=True)]
         records = self._reads.records(asked, most=SHOWN)
-        placed = any(f["place"] and f["status"] == SessionStatus.ACTIVE for _, f in found)
-        workers = self._fleet.inventories() if placed else []
         return [
             self._view_of(ref, fields, program, one, workers)
             for (ref, fields), program, one in zip(found, programs, records, strict=True)

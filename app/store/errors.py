@@ -6,10 +6,12 @@ import re
 import ssl
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from typing import TypeVar
 
 from redis import exceptions
 
 from app.errors import (
+    KeyDamaged,
     LeadhandError,
     ProgramStale,
     StoreAway,
@@ -19,10 +21,15 @@ from app.errors import (
     StoreUnfit,
 )
 
+T = TypeVar("T")
+R = TypeVar("R")
+
 #: Translates the errors of a call to Redis.
 Away = Callable[[], AbstractContextManager[None]]
 #: Error text of a transition that was called with an outdated program.
 _STALE = "stale program"
+#: Error text of Redis for a key that holds another type of value than the command reads.
+_WRONG_TYPE = "WRONGTYPE"
 #: Error texts of Redis: out of memory, disk not writable, and not able to serve (loading, or
 #: without its replicas).
 _FULL = re.compile(r"\bOOM\b")
@@ -79,7 +86,34 @@ def _translate_text(text: str, where: str) -> LeadhandError | None:
         return StoreReadOnly(where)
     if _CANNOT.search(text):
         return StoreAway(where)
+    if _WRONG_TYPE in text:
+        return KeyDamaged()
     return ProgramStale() if _STALE in text else None
+
+
+def readable_replies(replies: Sequence[T]) -> list[T | None]:
+    """Returns the replies of a pipeline that does not raise; None for a key of a wrong type."""
+    for reply in replies:
+        if isinstance(reply, Exception) and _WRONG_TYPE not in str(reply):
+            raise reply
+    return [None if isinstance(reply, Exception) else reply for reply in replies]
+
+
+def read_undamaged(
+    read: Callable[[Sequence[T]], list[R]], wanted: Sequence[T], damaged: list[T]
+) -> list[R]:
+    """Reads all at once, without those that have a key of a wrong type: they become `damaged`."""
+    try:
+        return read(wanted)
+    except KeyDamaged:
+        if len(wanted) == 1:
+            damaged.extend(wanted)
+            return []
+    half = len(wanted) // 2
+    return [
+        *read_undamaged(read, wanted[:half], damaged),
+        *read_undamaged(read, wanted[half:], damaged),
+    ]
 
 
 def tls_fault(error: BaseException) -> str | None:

@@ -114,6 +114,7 @@ store-past   hash    ids that the store's id succeeds -> when that was accepted 
 owed         hash    session -> why its export could not be written, while it is kept for that
 stats:D      hash    counts of day D (days since 1970, UTC): ends of sessions, loops and checks,
                      and usage (TTL 400 days)
+damaged:X    any     a key of a wrong type that the audit moved away, by its name (TTL 7 days)
 swept        string  the time of the last sweep (kept: it is one number)
 epoch        hash    the server's run id, the end of the grace period after its restart, and the
                      numbers of sweeps, of tickets and of grants of named locks
@@ -122,6 +123,7 @@ epoch        hash    the server's run id, the end of the grace period after its 
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 from app.domain.ids import SessionRef
@@ -159,6 +161,19 @@ OTHER_PARTS = (
     "refused",
     "asked",
 )
+
+
+_ROW = re.compile(r"^([a-z-]+)(?::[DX]\S*)?\s+(hash|zset|set|list|string|stream)\s", re.MULTILINE)
+_OF_SESSIONS, _, _ACROSS = (__doc__ or "").partition("Keys across sessions")
+
+
+def type_of(part: str, *, of_session: bool) -> str | None:
+    """Returns the type that the table above gives to a part of a session's keys, or to others.
+
+    >>> type_of("live", of_session=True), type_of("status", of_session=False)
+    ('zset', 'zset')
+    """
+    return dict(_ROW.findall(_OF_SESSIONS if of_session else _ACROSS)).get(part)
 
 
 class Keys(NamedTuple):

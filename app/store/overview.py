@@ -10,6 +10,7 @@ from redis import Redis
 
 from app.domain.addresses import path_of
 from app.domain.ids import SessionRef
+from app.store.errors import readable_replies
 from app.store.keys import Keys
 
 
@@ -42,7 +43,10 @@ class OverviewReads:
         self._away = away
 
     def next(self, part: str, limit: int) -> list[StoredStep]:
-        """Read the first steps, with record and route, in the sorted set `leases` or `ready`."""
+        """Read the first steps, with record and route, in the sorted set `leases` or `ready`.
+
+        Those of a session with a key of a wrong type are left out, as in `fields` and others.
+        """
         with self._away():
             found = self._redis.zrange(self._keys.everywhere(part), 0, limit - 1)
         members = [member.split("|", 2) for member in cast("list[str]", found)]
@@ -51,14 +55,15 @@ class OverviewReads:
             for ref, address in refs:
                 pipe.hget(self._keys.part(ref, "steps"), address)
                 pipe.hmget(self._keys.part(ref, "session"), ["program", "place"])
-            replies = pipe.execute()
-            for (_, address), (program, _) in zip(refs, replies[1::2], strict=True):
+            replies = readable_replies(pipe.execute(raise_on_error=False))
+            sessions = [values or (None, None) for values in replies[1::2]]
+            for (_, address), (program, _) in zip(refs, sessions, strict=True):
                 pipe.hget(self._keys.program(program or ""), f"/{path_of(address)}")
-            routes = pipe.execute()
+            routes = readable_replies(pipe.execute(raise_on_error=False))
         return [
             StoredStep(ref, address, record, route, place or "")
             for (ref, address), record, (_, place), route in zip(
-                refs, replies[::2], replies[1::2], routes, strict=True
+                refs, replies[::2], sessions, routes, strict=True
             )
             if record and route
         ]
@@ -108,11 +113,18 @@ class OverviewReads:
         with self._away(), self._redis.pipeline(transaction=False) as pipe:
             for ref in refs:
                 pipe.hmget(self._keys.part(ref, "session"), list(fields))
-            return cast("list[list[str | None]]", pipe.execute())
+            nothing: list[str | None] = [None] * len(fields)
+            return [
+                values or nothing for values in readable_replies(pipe.execute(raise_on_error=False))
+            ]
 
     def last_entries(self, refs: Sequence[SessionRef], limit: int) -> list[str]:
         """Read the last `limit` entries of each session's ledger (JSON), as one list."""
         with self._away(), self._redis.pipeline(transaction=False) as pipe:
             for ref in refs:
                 pipe.lrange(self._keys.part(ref, "ledger"), -limit, -1)
-            return [line for lines in cast("list[list[str]]", pipe.execute()) for line in lines]
+            return [
+                line
+                for lines in readable_replies(pipe.execute(raise_on_error=False))
+                for line in lines or ()
+            ]

@@ -14,12 +14,12 @@ from redis.retry import Retry
 
 from app.domain.ids import SessionRef
 from app.domain.records import NewSession, Reply, StepRecord, TurnRecord
-from app.errors import StoreUnknown
+from app.errors import KeyDamaged, StoreUnknown
 from app.store.artifacts import ArtifactReads
 from app.store.calls import Call
 from app.store.copies import Copies
 from app.store.creation import Creations
-from app.store.errors import Away, translate_errors
+from app.store.errors import Away, readable_replies, translate_errors
 from app.store.events import read_event, stream_entries
 from app.store.fleet import FleetRecords
 from app.store.foreign_data import ForeignData
@@ -345,19 +345,40 @@ class Store:
             for key, entries in pairs
         }
 
-    def fields_of(self, sessions: Sequence[str]) -> dict[str, tuple[SessionRef, dict[str, str]]]:
-        """Read the hashes of many sessions in two calls, without deleted ones."""
+    def fields_of(
+        self, sessions: Sequence[str], damaged: list[str] | None = None
+    ) -> dict[str, tuple[SessionRef, dict[str, str]]]:
+        """Read the hashes of many sessions in two calls, without deleted ones.
+
+        A session whose record has a wrong type is not deleted: it is added to `damaged`. Raises
+        KeyDamaged if that is not given.
+        """
         if not sessions:
             return {}
         with self._translate_errors():
             roots = self._redis.mget([self.keys.id(session) for session in sessions])
-            pairs = zip(sessions, cast("list[str | None]", roots), strict=True)
+            pairs = [*zip(sessions, cast("list[str | None]", roots), strict=True)]
             refs = [SessionRef(session, root) for session, root in pairs if root]
+            rootless = [session for session, root in pairs if not root]
             with self._redis.pipeline(transaction=False) as pipe:
                 for ref in refs:
                     pipe.hgetall(self.keys.part(ref, "session"))
-                found = [_map(fields) for fields in pipe.execute()]
-        return {ref.id: (ref, f) for ref, f in zip(refs, found, strict=True) if "status" in f}
+                for session in rootless:
+                    pipe.type(self.keys.id(session))  # MGET skips a key of a wrong type
+                replies = readable_replies(pipe.execute(raise_on_error=False))
+        found = replies[: len(refs)]
+        bad = [ref.id for ref, fields in zip(refs, found, strict=True) if fields is None]
+        types = zip(rootless, replies[len(refs) :], strict=True)
+        bad += [session for session, type_ in types if type_ not in ("none", "string")]
+        if damaged is None and bad:
+            raise KeyDamaged
+        if damaged is not None:
+            damaged += bad
+        return {
+            ref.id: (ref, _map(fields))
+            for ref, fields in zip(refs, found, strict=True)
+            if fields is not None and "status" in fields
+        }
 
     def session_index(self) -> SessionIndex:
         """Return the object that reads the indexes of sessions."""

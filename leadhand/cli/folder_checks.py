@@ -8,7 +8,8 @@ from pathlib import Path
 
 from leadhand.cli.finding import Finding
 from leadhand.client.client import Client
-from leadhand.errors import SessionUnknown
+from leadhand.errors import Refused, SessionUnknown
+from leadhand.models.problems import Kind
 from leadhand.models.text import plain
 
 #: The most sessions that are looked up, and the most that are listed.
@@ -23,12 +24,13 @@ def folder_findings(root: Path, folder: Path, client: Client) -> Iterator[Findin
     """
     recorded = _recorded(root, folder)
     for session in list(recorded)[:_LOOKUPS]:
-        try:
-            client.session(session)
-        except SessionUnknown:
-            for path in recorded[session]:
-                yield _left(path, session)
-    for view in client.sessions(limit=_LISTED).items:
+        if _is_deleted(session, client):
+            yield from (_left(path, session) for path in recorded[session])
+    page = client.sessions(limit=_LISTED)
+    for session in page.damaged:
+        text = f"a key of session {plain(session)} in Redis has a wrong type"
+        yield Finding("fail", "store", text, Kind.KEY_DAMAGED.hint or "")
+    for view in page.items:
         own = view.worktree
         if own is None or own.kind is None or own.cleaned:
             continue
@@ -38,6 +40,17 @@ def folder_findings(root: Path, folder: Path, client: Client) -> Iterator[Findin
             text = f"{plain(own.folder)} of session {plain(view.id)} is gone"
             mend = f"leadhand worktree clean {plain(view.id)} --force"
             yield Finding("warn", "worktree", text, mend)
+
+
+def _is_deleted(session: str, client: Client) -> bool:
+    try:
+        client.session(session)
+    except SessionUnknown:
+        return True
+    except Refused as error:
+        if Kind.of(error.problem.type) is not Kind.KEY_DAMAGED:
+            raise
+    return False
 
 
 def _left(path: Path, session: str) -> Finding:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from leadhand.cli.render.tables import plural
 from leadhand.cli.render.times import with_local_times
 from leadhand.client.client import Client
 from leadhand.client.submit.here import Here
-from leadhand.errors import LeadhandError, StoreUnknown
+from leadhand.errors import LeadhandError, Refused, StoreUnknown
 from leadhand.local import user_state
 from leadhand.local.bindings import find_binding
 from leadhand.local.connect import ensure
@@ -27,6 +27,7 @@ from leadhand.local.errors import RedisForeign, RedisMissing
 from leadhand.local.redis_binary import find_program
 from leadhand.local.redis_choice import choose_program
 from leadhand.local.user_state import defining_folder
+from leadhand.models.problems import Kind
 from leadhand.models.text import plain
 from leadhand.models.toml_file import TomlUnreadable, read_toml
 from leadhand.models.views import AgentView, FleetView, StoreView, WorkerView
@@ -168,17 +169,14 @@ def services(
         with Client(url, token, patience_s=patience_s, here=here, say=tell) as client:
             client.ping()
             yield Finding("ok", "api", f"{url} responds, and so does its Redis")
-            store = client.store()
-            yield store_memory(store)
-            yield from (Finding("warn", "redis", plain(text)) for text in store.warnings)
-            workers = client.workers()
-            yield from _workers(workers)
-            yield from agents_faults(workers)
-            yield from tools_faults(workers)
-            yield from check_default_agent(client.agents())
-            yield mcp_finding(url, token)
-            yield from backlog(client.fleet())
-            yield from folder_findings(_worktrees(), folder.resolve(), client)
+            yield from _readable(
+                lambda: _store(client.store()),
+                lambda: _of_workers(client.workers()),
+                lambda: check_default_agent(client.agents()),
+                lambda: [mcp_finding(url, token)],
+                lambda: backlog(client.fleet()),
+                lambda: folder_findings(_worktrees(), folder.resolve(), client),
+            )
     except StoreUnknown as error:
         mend = error.problem.hint or "leadhand store show"
         yield Finding("fail", "store", error.problem.detail, mend)
@@ -187,6 +185,30 @@ def services(
         if home is not None:
             mend = f"see the logs in {home / 'log'}"
         yield Finding("fail", "api", str(error), mend)
+
+
+def _readable(*checks: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
+    """Runs each check; a key of a wrong type in Redis is a failure of that check alone."""
+    damaged: set[Finding] = set()
+    for check in checks:
+        try:
+            yield from check()
+        except Refused as error:
+            if Kind.of(error.problem.type) is not Kind.KEY_DAMAGED:
+                raise
+            damaged.add(Finding("fail", "store", error.problem.detail, error.problem.hint or ""))
+    yield from damaged
+
+
+def _store(store: StoreView) -> Iterator[Finding]:
+    yield store_memory(store)
+    yield from (Finding("warn", "redis", plain(text)) for text in store.warnings)
+
+
+def _of_workers(workers: list[WorkerView]) -> Iterator[Finding]:
+    yield from _workers(workers)
+    yield from agents_faults(workers)
+    yield from tools_faults(workers)
 
 
 def _worktrees() -> Path:

@@ -198,6 +198,14 @@ class Kind(Enum):
     )
     #: This process has reached its limit of open event streams.
     TOO_MANY_STREAMS = "too-many-streams", 503, "Too many event streams", "Unavailable"
+    #: A key in Redis has another type of value than it should: something else has written it.
+    KEY_DAMAGED = (
+        "key-damaged",
+        500,
+        "A key in Redis has a wrong type",
+        "Refused",
+        "leadhand fsck --repair moves it away",
+    )
     #: An internal error.
     INTERNAL = "internal", 500, "Our own fault", "Refused"
     #: A problem without a type of its own: only the status describes it.

@@ -84,6 +84,7 @@ ERRORS: dict[str, Exception] = {
     "quota passed for a day": errors.QuotaPassed("steps", 3, 60),
     "setting invalid": errors.SettingInvalid("LEADHAND_URL", "x", "give an address"),
     "program stale": errors.ProgramStale(),
+    "key damaged": errors.KeyDamaged(),
     "store away": errors.StoreAway("secret:6379"),
     "store full": errors.StoreFull("secret:6379"),
     "store forbids": errors.StoreForbids("secret:6379"),

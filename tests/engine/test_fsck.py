@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
+from typing import cast
 
 import pytest
 from pydantic import JsonValue
@@ -14,6 +15,7 @@ from app.domain.ids import SessionRef
 from app.domain.ports import QueueDepth
 from app.domain.program import SCHEMA_VERSION
 from app.domain.records import Reply
+from app.errors import KeyDamaged
 from app.operations.audit import Audit
 from app.operations.named_locks import LockCall
 from app.store.session_index import KINDS
@@ -257,6 +259,62 @@ def test_a_mess_is_named_and_mended_and_gone(mess: Mess, name: str) -> None:
     assert mended.left == 0
     assert audit(mess.engine.audit.run, repair=True).items == []
     assert before <= set(mess.redis.keys())
+
+
+def each_damaged(mess: Mess, url: str) -> Iterator[str]:
+    """Yields each key of the mess in turn, while it has another type and the others are whole."""
+    raw = Redis.from_url(url)
+    keys = cast("list[bytes]", raw.keys("lh:*"))
+    whole = {key: (raw.dump(key) or b"", max(0, raw.pttl(key))) for key in keys}
+    for key in sorted(whole):
+        is_text = raw.type(key) == b"string"
+        raw.delete(key)
+        raw.lpush(key, "x") if is_text else raw.set(key, "x")
+        yield key.decode()
+        raw.delete(*raw.keys("lh:*"))
+        for other, (text, ttl) in whole.items():
+            raw.restore(other, ttl, text)
+        mess.engine.registry.forget_facts()
+    raw.close()
+
+
+#: Findings that remain after a repair: the lost data is not anywhere else.
+LOST = {"program_lost", "session_stuck"}
+
+
+def test_a_key_of_a_wrong_type_is_named_whichever_it_is_and_repaired(
+    mess: Mess, store_url: str
+) -> None:
+    for key in each_damaged(mess, store_url):
+        found = audit(mess.engine.audit.run)
+        assert [f.kind for f in found.items if f.what.startswith(f"{key} is a ")] == ["key_type"], (
+            key
+        )
+        repaired = audit(mess.engine.audit.run, repair=True)
+        assert {f.kind for f in repaired.items if not f.mended} <= LOST, key
+        assert "key_type" not in {one.kind for one in audit(mess.engine.audit.run).items}, key
+
+
+def test_repair_of_a_damaged_record_keeps_the_other_keys_of_its_session(mess: Mess) -> None:
+    key, parts = mess.key(mess.ready, "session"), mess.key(mess.ready, "*")
+    others = set(mess.redis.keys(parts)) - {key}
+    mess.redis.delete(key)
+    mess.redis.set(key, "x")
+    audit(mess.engine.audit.run, repair=True)
+    assert set(mess.redis.keys(parts)) >= others
+    moved = mess.everywhere("damaged:") + key.removeprefix(mess.everywhere(""))
+    assert mess.redis.get(moved) == "x"
+    assert mess.redis.ttl(moved) > 0
+
+
+def test_lists_without_a_damaged_record_name_it(mess: Mess) -> None:
+    mess.redis.delete(mess.key(mess.ready, "session"))
+    mess.redis.set(mess.key(mess.ready, "session"), "x")
+    names, damaged = [mess.ready.id, mess.runs.id], list[str]()
+    assert [*mess.store.fields_of(names, damaged)] == [mess.runs.id]
+    assert damaged == [mess.ready.id]
+    with pytest.raises(KeyDamaged):  # those who delete must not take it for deleted
+        mess.store.fields_of(names)
 
 
 def test_what_a_newer_version_may_have_written_is_named_and_left_alone(mess: Mess) -> None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from app.domain.ids import SessionRef
 from app.domain.plans import PlanRecord, parse_plan
 from app.domain.states import ENDED
-from app.errors import ControlRefused
+from app.errors import ControlRefused, KeyDamaged
 from app.operations.planning.survey import read_survey
 from app.operations.registry import Registry
 from app.queries.cursors import encode_cursor
@@ -55,10 +55,13 @@ class FolderIndex:
         """List the folders made for the next batch of sessions and their tasks, newest first."""
         before = END if cursor is None else decode_place(cursor)
         places = self._store.session_index().page(None, before=before, limit=EXAMINED)
-        found = [one.view for one in self._of([place.session for place in places])]
+        damaged: list[str] = []
+        found = [one.view for one in self._of([place.session for place in places], damaged)]
         more = len(places) == EXAMINED
         following = encode_cursor(list(places[-1])) if more else None
-        return Page(items=found, next=following, partial=more, examined=len(places))
+        return Page(
+            items=found, next=following, partial=more, examined=len(places), damaged=damaged
+        )
 
     def at_place(self, place: str, sessions: Sequence[str]) -> StoreFolders:
         """Return all folders on record at a worker host, and the statuses of `sessions`."""
@@ -67,17 +70,19 @@ class FolderIndex:
         for one in self._store.session_index().walk(None, END):
             batch.append(one.session)
             if len(batch) == EXAMINED:
-                found += self._of(batch)
+                found += self._of(batch, [])
                 batch = []
-        found += self._of(batch)
+        found += self._of(batch, [])
         here = [one for one in found if one.view.place == place and _is_made(one.view)]
         return self.of_sessions(sessions)._replace(folders=tuple(here))
 
     def of_sessions(self, sessions: Sequence[str]) -> StoreFolders:
         """Return the statuses of these sessions and the store's id, without listing folders."""
         identity = self._store.identity().read()
-        found = self._store.fields_of(list(sessions)) if sessions else {}
+        damaged: list[str] = []
+        found = self._store.fields_of(list(sessions), damaged)
         statuses = {session: fields["status"] for session, (_, fields) in found.items()}
+        statuses |= dict.fromkeys(damaged, "damaged")  # it was not deleted
         return StoreFolders(identity.id if identity is not None else "", statuses, ())
 
     def check_deletion(self, session: str) -> None:
@@ -109,16 +114,26 @@ class FolderIndex:
             )
             raise ControlRefused(session, "delete", fields["status"], hint)
 
-    def _of(self, sessions: Sequence[str]) -> Iterator[KnownFolder]:
-        known = self._store.fields_of(list(sessions)) if sessions else {}
-        for session, (ref, fields) in known.items():
-            if fields.get("kind") == "plan":
-                yield from self._of_plan(ref, fields)
-            elif fields.get("own_folder"):
-                own = json.loads(fields["own_folder"])
-                if "kind" in own:  # a worker has made it
-                    view = own_view(session, fields, own)
-                    yield KnownFolder(view, str(own["origin"]), str(own.get("target") or ""))
+    def _of(
+        self, sessions: Sequence[str], damaged: list[str] | None = None
+    ) -> Iterator[KnownFolder]:
+        """Yields the folders of sessions, as `Store.fields_of` reads them."""
+        for session, (ref, fields) in self._store.fields_of(sessions, damaged).items():
+            try:
+                yield from list(self._of_session(ref, fields))
+            except KeyDamaged:
+                if damaged is None:
+                    raise
+                damaged.append(session)
+
+    def _of_session(self, ref: SessionRef, fields: Mapping[str, str]) -> Iterator[KnownFolder]:
+        if fields.get("kind") == "plan":
+            yield from self._of_plan(ref, fields)
+        elif fields.get("own_folder"):
+            own = json.loads(fields["own_folder"])
+            if "kind" in own:  # a worker has made it
+                view = own_view(ref.id, fields, own)
+                yield KnownFolder(view, str(own["origin"]), str(own.get("target") or ""))
 
     def _of_plan(self, ref: SessionRef, fields: Mapping[str, str]) -> Iterator[KnownFolder]:
         plan, survey = parse_plan(self._store.plan(ref)), read_survey(self._store, ref)

@@ -15,6 +15,7 @@ from leadhand.cli.connect import tell
 from leadhand.cli.render.fitted_table import Column, fitted_table
 from leadhand.cli.render.tables import echo_json
 from leadhand.cli.render.times import age
+from leadhand.models.problems import Kind
 from leadhand.models.text import plain
 
 if TYPE_CHECKING:
@@ -107,7 +108,17 @@ def ls_command(
         click.echo(line)
     if page.next is not None:
         click.echo(f"... more than {limit}: see --limit")
+    _name_damaged(page.damaged)
     return 0
+
+
+def _name_damaged(sessions: Sequence[str]) -> None:
+    """Says which sessions a list lacks, and how to repair them."""
+    for session in sessions:
+        tell(
+            f"{plain(session)} is left out, because a key of it in Redis has a wrong type:"
+            f" {Kind.KEY_DAMAGED.hint}"
+        )
 
 
 def _table(items: Sequence[SessionView], *, with_folder: bool) -> list[str]:
@@ -186,6 +197,7 @@ def _needs_me(limit: int, *, as_json: bool) -> int:
         click.echo(line)
     if page.next is not None:
         click.echo(f"... more than {limit}: see --limit")
+    _name_damaged(page.damaged)
     return 0
 
 
@@ -193,15 +205,17 @@ def _found(client: Client, *, limit: int, **wanted: Any) -> Page[SessionView]:
     """A page of sessions; where the API examined only a part, with those of the next parts."""
     page = client.sessions(limit=limit, **wanted)
     items, examined, goes_on = list(page.items), page.examined or 0, page.partial
+    damaged = list(page.damaged)
     if goes_on:
         tell(f"looked at {examined} sessions so far; looking at older ones")
     while page.partial and len(items) < limit:
         page = client.sessions(limit=limit - len(items), cursor=page.next, **wanted)
         items += page.items
+        damaged += page.damaged
         examined += page.examined or 0
     if goes_on:
         tell(f"looked at {examined} sessions")
-    return page.model_copy(update={"items": items, "examined": examined})
+    return page.model_copy(update={"items": items, "examined": examined, "damaged": damaged})
 
 
 def _status(view: SessionView) -> str:

@@ -53,6 +53,9 @@ class Page(View, Generic[T]):
     #: How many entries of the list were examined for this page, those that match included; null
     #: if the list does not count them.
     examined: int | None = None
+    #: Sessions that are left out because one of their keys in Redis has a wrong type: `leadhand
+    #: fsck` names it.
+    damaged: list[str] = []
 
 
 class Reason(View):

@@ -1,31 +1,50 @@
 -- Audits single keys: what each belongs to, and its TTL.
--- Arguments: keys (key, kind, session?, needs?: the key that it belongs to), newer (whether a newer version of this
---   program is at work), repair
+-- Arguments: keys (key, kind, type?: that it should have, session?, needs?: the key that it belongs to), newer (whether
+--   a newer version of this program is at work), repair
 -- Returns: looked(found)
 --- @requires audit/findings, transaction
 local DAY_S = 24 * 3600
 local TTL_S = {idem = 7 * DAY_S, spent = 2 * DAY_S, ['token-key'] = 7 * DAY_S, unknown = 7 * DAY_S}
 
--- Whether the key's owner exists. A session has a status: any other field was written after it was deleted.
-local function has_owner(one)
-  if one.session then return redis.call('HEXISTS', one.needs, 'status') == 1 end
+-- Where a key of a wrong type is moved.
+local function moved(tx, key)
+  return tx.prefix .. 'damaged:' .. key:sub(#tx.prefix + 1)
+end
+
+-- Whether the key's owner exists. A session has a status: any other field was written after it was deleted. One whose
+-- record is damaged exists, also after that was moved, until it expires.
+local function has_owner(tx, one)
+  if redis.call('EXISTS', moved(tx, one.needs)) == 1 then return true end
+  if one.session then return redis.pcall('HEXISTS', one.needs, 'status') ~= 0 end
   return redis.call('EXISTS', one.needs) == 1
 end
 
 local function is_stray(tx, one)
   if one.kind == 'id' then
-    local root = redis.call('GET', one.key)
-    one.needs = root and findings.base_of(tx, one.session, root) .. 'session'
+    local root = redis.pcall('GET', one.key)
+    one.needs = type(root) == 'string' and findings.base_of(tx, one.session, root) .. 'session'
   end
-  return one.needs and not has_owner(one)
+  return one.needs and not has_owner(tx, one)
 end
 
 -- Whether a newer version may have written the key: then it is left alone.
 local function is_newer(tx, one)
-  return one.kind == 'unknown' and (tx.args.newer or one.needs and has_owner(one))
+  return one.kind == 'unknown' and (tx.args.newer or one.needs and has_owner(tx, one))
+end
+
+-- Whether the key has another type than it should; it is moved away, and kept for some days.
+local function is_damaged(tx, one)
+  local found = one.type and redis.call('TYPE', one.key).ok
+  if not found or found == one.type or found == 'none' or is_stray(tx, one) then return false end
+  findings.add(tx, 'key_type', one.session, one.key .. ' is a ' .. found .. ', not a ' .. one.type, function()
+    redis.call('RENAME', one.key, moved(tx, one.key))
+    redis.call('EXPIRE', moved(tx, one.key), TTL_S.unknown)
+  end)
+  return true
 end
 
 local function check(tx, one)
+  if is_damaged(tx, one) or one.kind == 'list' then return end
   if redis.call('PTTL', one.key) ~= -1 then return end
   local is_unknown = one.kind == 'unknown'
   if is_newer(tx, one) then
