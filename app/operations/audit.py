@@ -95,12 +95,13 @@ class Audit:
         """
         after, keys = self._shelves.scan(int(cursor or 0), KEYS)
         seen = [_classify(key, self._store.keys.everywhere("")) for key in keys]
-        # Keys of a wrong type come first, since nothing else can be read from them.
-        found = list(self._orphans(seen, repair=repair))
+        # Nothing else can be read from a key of a wrong type. Who owns a key may be repaired before.
+        found = list(self._keys(seen, types=True, repair=repair))
         if not cursor:
             found += _readable(self._broker(repair=repair))
         for key in seen:
             found += _readable(self._audit_key(key, repair=repair))
+        found += self._keys(seen, types=False, repair=repair)
         return FsckView(
             items=[_finding(one) for one in found[:SHOWN]],
             found=len(found),
@@ -143,11 +144,14 @@ class Audit:
         for lines in self._shelves.batches(key, kind, LINES):
             yield from self._run(verb, _NOBODY, {**about, "lines": lines}, repair=repair)
 
-    def _orphans(self, seen: Sequence[_Key], *, repair: bool) -> Iterator[Discrepancy]:
-        """Yields keys that have a wrong type, that belong to nothing, or that lack a TTL."""
+    def _keys(
+        self, seen: Sequence[_Key], *, types: bool, repair: bool
+    ) -> Iterator[Discrepancy]:
+        """Yields keys that have a wrong type; or those that belong to nothing or lack a TTL."""
         keys: list[JsonValue] = [dict(self._key_arguments(key)) for key in seen]
         if keys:
-            about: dict[str, JsonValue] = {"keys": keys, "newer": self._may_be_newer()}
+            newer = self._may_be_newer()
+            about: dict[str, JsonValue] = {"keys": keys, "newer": newer, "types": types}
             yield from self._run("audit_keys", _NOBODY, about, repair=repair)
 
     def _may_be_newer(self) -> bool:

@@ -201,7 +201,7 @@ def agent_stack(stack: str, agent_session: str) -> str:
     """Returns the name of the stack that an agent session has beside a stack. Raises ValueError.
 
     >>> agent_stack("folder-7adebc2ddd7f9cee", "agent-1")
-    'folder-7adebc2ddd7f9cee.agent-8a3b03e1ff9a20f9'
+    'folder-7adebc2ddd7f9cee.agent-6ff3b3bd11c44cac'
     """
     digest = hashlib.sha256(agent_session.encode()).hexdigest()
     name = f"{stack}{_OF_AGENT}{digest[:16]}"

@@ -58,7 +58,7 @@ def listed(names: Iterable[str]) -> str:
     """Formats known names for an error: the first ones, and how many more there are.
 
     >>> listed(["a", "b"]), listed([]), listed(map(str, range(25)))[-15:]
-    ('a, b', 'none', '19 and 5 more')
+    ('a, b', 'none', ', 19 and 5 more')
     """
     known = [*names]
     more = f" and {len(known) - LISTED} more" if len(known) > LISTED else ""

@@ -90,12 +90,13 @@ class FlowChecks:
         """Errors in a flow's files and subflows, and in its use of agents and tools."""
         folder = folder or document.cwd or ""
         whole, faults = self._catalog_of(folder, free).gather(document)
+        not_found = {fault.field for fault in faults}
         workers = self._fleet.inventories(self._files.of(folder, free=free))
         here = faults_here(whole, self._settings, workers)
         # Without a valid `agents` part, the agents of agentTypes are unknown.
         is_mapped = not any(path.partition(".")[0] == "agents" for path in known)
         faults += (one for one in here if is_mapped or not one.field.endswith(_OF_AGENTS))
-        faults += faults_of_subflows(whole)
+        faults += (one for one in faults_of_subflows(whole) if one.field not in not_found)
         if not faults and not known:
             try:
                 compile_document(whole)

@@ -15,7 +15,6 @@ from leadhand.cli.connect import tell
 from leadhand.cli.render.fitted_table import Column, fitted_table
 from leadhand.cli.render.tables import echo_json
 from leadhand.cli.render.times import age
-from leadhand.models.problems import Kind
 from leadhand.models.text import plain
 
 if TYPE_CHECKING:
@@ -114,6 +113,8 @@ def ls_command(
 
 def _name_damaged(sessions: Sequence[str]) -> None:
     """Says which sessions a list lacks, and how to repair them."""
+    from leadhand.models.problems import Kind
+
     for session in sessions:
         tell(
             f"{plain(session)} is left out, because a key of it in Redis has a wrong type:"

@@ -280,12 +280,13 @@ def test_a_store_that_is_away_is_no_fault_of_the_sender(active):
 def test_a_fault_of_ours_is_told_without_its_insides(
     client, engine, active, redis_client: redis.Redis, caplog
 ):
-    redis_client.set(engine.store.keys.part(ref_of(engine, active), "session"), "no hash")
+    session = engine.store.keys.part(ref_of(engine, active), "session")
+    redis_client.hset(session, "created", "no number")
     answer = ask(client, "GET", f"{S}/{active}", headers={"X-Request-ID": "trace-me"})
     assert answer.status_code == 500
     assert told(answer)["request_id"] == "trace-me"
-    assert "WRONGTYPE" not in answer.get_data(as_text=True)
-    assert "WRONGTYPE" in caplog.text
+    assert "no number" not in answer.get_data(as_text=True)
+    assert "no number" in caplog.text
 
 
 def test_the_same_key_is_the_same_session_and_with_another_body_refused(client):

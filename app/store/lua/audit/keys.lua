@@ -1,6 +1,6 @@
--- Audits single keys: what each belongs to, and its TTL.
+-- Audits single keys: their types, or what each belongs to and its TTL.
 -- Arguments: keys (key, kind, type?: that it should have, session?, needs?: the key that it belongs to), newer (whether
---   a newer version of this program is at work), repair
+--   a newer version of this program is at work), types (whether to look at the types), repair
 -- Returns: looked(found)
 --- @requires audit/findings, transaction
 local DAY_S = 24 * 3600
@@ -32,19 +32,24 @@ local function is_newer(tx, one)
   return one.kind == 'unknown' and (tx.args.newer or one.needs and has_owner(tx, one))
 end
 
--- Whether the key has another type than it should; it is moved away, and kept for some days.
-local function is_damaged(tx, one)
+-- The type of the key if it should have another one.
+local function wrong_type(tx, one)
   local found = one.type and redis.call('TYPE', one.key).ok
-  if not found or found == one.type or found == 'none' or is_stray(tx, one) then return false end
+  if found and found ~= one.type and found ~= 'none' and not is_stray(tx, one) then return found end
+end
+
+-- Names a key of a wrong type; it is moved away, and kept for some days.
+local function check_type(tx, one)
+  local found = wrong_type(tx, one)
+  if not found then return end
   findings.add(tx, 'key_type', one.session, one.key .. ' is a ' .. found .. ', not a ' .. one.type, function()
     redis.call('RENAME', one.key, moved(tx, one.key))
     redis.call('EXPIRE', moved(tx, one.key), TTL_S.unknown)
   end)
-  return true
 end
 
-local function check(tx, one)
-  if is_damaged(tx, one) or one.kind == 'list' then return end
+local function check_owner(tx, one)
+  if one.kind == 'list' or wrong_type(tx, one) then return end
   if redis.call('PTTL', one.key) ~= -1 then return end
   local is_unknown = one.kind == 'unknown'
   if is_newer(tx, one) then
@@ -62,6 +67,8 @@ end
 
 return function(tx)
   findings.begin(tx)
-  for _, one in ipairs(tx.args.keys) do check(tx, one) end
+  for _, one in ipairs(tx.args.keys) do
+    if tx.args.types then check_type(tx, one) else check_owner(tx, one) end
+  end
   return transaction.reply(tx, 'looked')
 end
