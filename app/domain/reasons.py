@@ -42,6 +42,10 @@ class ReasonCode(StrEnum):
     CONFLICT = "conflict"
     #: A task's checkers do not accept its work once it is merged with that of others.
     RECHECK_FAILED = "recheck_failed"
+    #: A doer changed protected files.
+    TAMPERED = "tampered"
+    #: A checker's answer was no verdict in two iterations in a row.
+    JUDGE_UNCLEAR = "judge_unclear"
 
 
 class Reason(BaseModel):
