@@ -39,6 +39,8 @@ class Run:
     def __post_init__(self) -> None:
         end = self._block(self.program.body, "")
         self.status = "completed" if end == "done" else "failed"
+        if end != "done":
+            self._last_steps(is_failure=end == "terminate")
 
     def _block(self, body: tuple[Node, ...], at: str) -> str:
         """Run a block: done, or its early end (accept, next, terminate, max_iterations)."""
@@ -52,6 +54,27 @@ class Run:
             if end != "done":
                 return end
         return "done"
+
+    def _last_steps(self, *, is_failure: bool) -> None:
+        """Run the outermost steps that an early end lets run, in the order of their needs."""
+        joins = {n.id: n.template.join for n in self.program.body
+                 if isinstance(n, Step) and n.template}  # fmt: skip
+        needs = needs_of(self.program.body)
+
+        def is_due(node: Node) -> bool:
+            if node.id in self.steps or joins.get(node.id) not in ("always", "ended"):
+                return False
+            if joins[node.id] == "always":
+                return all(self._has_ended(n) for n in needs[node.id] if joins.get(n) == "always")
+            return is_failure and all(map(self._has_ended, needs[node.id]))
+
+        while due := [node for node in self.program.body if is_due(node)]:
+            for node in due:
+                assert isinstance(node, Step)
+                self._step(node, node.id)
+
+    def _has_ended(self, name: str) -> bool:
+        return name in self.steps or any(id_.startswith(f"{name}~") for id_ in self.turns)
 
     def _node(
         self, node: Node, at: str, said: dict[str, Said], before: dict[str, Said]
