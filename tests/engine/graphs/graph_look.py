@@ -22,7 +22,7 @@ class Look(NamedTuple):
     is_open: bool
     #: Steps after which others may run.
     done: set[str]
-    #: Steps whose turn has come, or whose list is being made.
+    #: Steps whose turn has come, or whose list is being made or was cancelled.
     begun: set[str]
     #: How many calls of each step are ready or under way.
     live: Counter[str]
@@ -39,10 +39,13 @@ class Names:
         self._program = program
         steps = [node for node in program.body if isinstance(node, Step) and not node.quick]
         self.nodes = {str(step.label): step for step in steps}
+        #: The quick steps that make their lists.
+        makers = [node for node in program.body if isinstance(node, Step) and node.quick]
+        self._makers = {_name(step): step.id for step in makers}
 
     def of(self, address: str) -> str:
         """The step that an address is of, also that of the making of its list."""
-        return str(self._program.step(address).label).removesuffix(" (list)")
+        return _name(self._program.step(address))
 
     def node_at(self, address: str) -> Step:
         return self._program.step(address)
@@ -64,7 +67,9 @@ class Names:
             status=status.decode(),
             is_open=json.loads(turns[""])["state"] == "open",
             done={name for name, record in newest.items() if self._is_done(name, record)},
-            begun={name for name, record in newest.items() if record} | calls.keys(),
+            begun={name for name, record in newest.items() if record}
+            | calls.keys()
+            | {n for n, id_ in self._makers.items() if _is_cancelled(id_, numbers, steps)},
             live=calls,
             runs=runs,
             last={name for name, record in newest.items() if _is_last(record)},
@@ -83,6 +88,18 @@ class Names:
             return False
         passed = record.get("state") == "failed" and not self.nodes[name].critical
         return passed or record.get("state") in ("succeeded", "skipped")
+
+
+def _name(step: Step) -> str:
+    """The step that a call is of, or the making of a list."""
+    return str(step.label).removesuffix(" (list)")
+
+
+def _is_cancelled(id_: str, numbers: Mapping[str, Any], steps: Mapping[str, Any]) -> bool:
+    """Whether the newest run of a step was cancelled."""
+    run = int(numbers.get(id_, 1))
+    text = steps.get(f"{id_}~{run}" if run > 1 else id_)
+    return text is not None and json.loads(text)["state"] == "cancelled"
 
 
 def _is_last(record: Mapping[str, Any]) -> bool:
