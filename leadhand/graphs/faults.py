@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 _NOT = re.compile(r"^not\s+")
 
+#: The most steps of a graph that run at its end.
+MAX_LAST = 100
+
 
 class GraphFault(NamedTuple):
     """An error in a graph: its path, what is wrong and how to fix it."""
@@ -90,8 +93,25 @@ def faults_of(steps: Sequence[GraphStep], inputs: Mapping[str, JsonValue]) -> It
     yield from _same_names(names)
     for number, step in enumerate(steps):
         yield from _faults_of_step(f"steps[{number}]", step, known, inputs)
+    yield from _too_many_last(steps)
     times = Counter(names)
     yield from _cycles([step for step in steps if times[step.name] == 1], names)
+
+
+def _too_many_last(steps: Sequence[GraphStep]) -> Iterator[GraphFault]:
+    """Yields an error if too many steps run at the end: all are read whenever one has ended."""
+    last = [n for n, one in enumerate(steps) if one.join in ("always", "ended") and _is_call(one)]
+    if len(last) > MAX_LAST:
+        path = f"steps[{last[MAX_LAST]}].join"
+        message = f"{len(last)} steps run at the end, and {MAX_LAST} may"
+        hint = "leave out `ended` where a step need not run after a critical failure"
+        yield GraphFault(path, message, hint, steps[last[MAX_LAST]].join)
+
+
+def _is_call(step: GraphStep) -> bool:
+    """Whether a step is a single call of a tool, command or agent."""
+    is_tool = step.tool is not None and shape_of(step.tool) != "flow"
+    return is_tool and step.for_each is None
 
 
 def _same_names(names: Sequence[str]) -> Iterator[GraphFault]:
@@ -128,8 +148,7 @@ def _faults_of_limits(path: str, step: GraphStep, names: Collection[str]) -> Ite
     if step.at_once is not None and step.for_each is None:
         hint = "add for_each, or leave it out"
         yield GraphFault(f"{path}.at_once", "the step has no for_each", hint, str(step.at_once))
-    is_call = step.tool is not None and shape_of(step.tool) != "flow" and step.for_each is None
-    if step.join == "always" and not is_call:
+    if step.join == "always" and not _is_call(step):
         hint = "call a tool, a command or an agent once; a step before it may do more"
         yield GraphFault(f"{path}.join", "only a single call can always run", hint, step.join)
     if step.join in ("all", "any") and not _waits(step, names):

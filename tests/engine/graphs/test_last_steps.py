@@ -8,6 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from leadhand.graphs.documents import GraphDocument
+from tests.engine.children.test_body_children import Body
 from tests.engine.driving import LEASE_MS, Bench
 from tests.engine.graphs.graph_world import GraphWorld
 from tests.engine.world import World
@@ -222,6 +223,45 @@ def test_abort_cancels_a_last_step_that_runs(bench: Bench) -> None:
     assert world.status == "aborted"
 
 
+def with_child_of_a_last_step(bench: Bench) -> tuple[GraphWorld, Body, str]:
+    """Two last steps of a session that has failed; the body of the first has started a child."""
+    world = graph(bench, WORK, CLEAN, {**CLEAN, "name": "tell"})
+    world.carry_out(world.grant("work"), {"work": broken})
+    body = Body(world.world, world.ref, "clean")
+    return world, body, body.spawn().id
+
+
+def end_the_first(world: GraphWorld, body: Body, child: str) -> None:
+    """Its child is aborted with it, and the session ends after the child."""
+    world.carry_out(body.grant, {})
+    assert world.engine.queries.session(child).status == "aborted"
+    world.world.later(2_000)
+    assert world.status == "failed"
+
+
+def test_child_of_a_last_step_continues_when_another_last_step_ends(bench: Bench) -> None:
+    world, body, child = with_child_of_a_last_step(bench)
+    world.carry_out(world.grant("tell"), {})
+    world.world.later(2_000)
+    assert world.engine.queries.session(child).status == "active"
+    end_the_first(world, body, child)
+
+
+def test_stop_leaves_the_child_of_a_last_step_at_work(bench: Bench) -> None:
+    world, body, child = with_child_of_a_last_step(bench)
+    world.engine.control.apply(world.id, "stop")
+    world.world.later(2_000)
+    assert world.engine.queries.session(child).status == "active"
+    world.carry_out(world.grant("tell"), {})
+    end_the_first(world, body, child)
+
+
+def test_abort_aborts_the_child_of_a_last_step(bench: Bench) -> None:
+    world, _, child = with_child_of_a_last_step(bench)
+    world.engine.control.apply(world.id, "abort")
+    assert world.engine.queries.session(child).status == "aborted"
+
+
 def test_join_ended_runs_after_a_critical_failure_of_what_it_waits_for(bench: Bench) -> None:
     told = {"name": "told", "depends_on": ["work"], "join": "ended"}
     late = {"name": "late", "depends_on": ["after"], "join": "ended"}
@@ -237,3 +277,11 @@ def test_only_a_single_call_can_always_run() -> None:
     each = {"tool": "echo", "for_each": [1], **CLEAN}
     with pytest.raises(ValidationError, match="only a single call can always run"):
         GraphDocument.model_validate({"steps": [each]})
+
+
+def test_graph_has_at_most_a_hundred_last_steps() -> None:
+    steps = [{"name": f"s{n}", "tool": "echo", "join": "always"} for n in range(100)]
+    told = {"name": "told", "tool": "echo", "join": "ended"}
+    GraphDocument.model_validate({"steps": [*steps, {**told, "for_each": [1]}]})
+    with pytest.raises(ValidationError, match=r"steps\[100\].join: .*101 steps run at the end"):
+        GraphDocument.model_validate({"steps": [*steps, told]})

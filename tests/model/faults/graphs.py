@@ -65,6 +65,20 @@ _OF_RANDOM_GRAPHS = (
         "test_abort_cancels_a_last_step_that_runs",
     ),
     Fault(
+        "the end of a last step aborts the child of another",
+        "lib/turns",
+        "children.abort_below(tx, turn, last.has_child)",
+        "children.abort_below(tx, turn)",
+        "test_child_of_a_last_step_continues_when_another_last_step_ends",
+    ),
+    Fault(
+        "a stop stops the child of a last step",
+        "lib/control/effects",
+        "children.send_all(tx, 'stop', last.has_child)",
+        "children.send_all(tx, 'stop')",
+        "test_stop_leaves_the_child_of_a_last_step_at_work",
+    ),
+    Fault(
         "a step beside a failure delays no last step",
         "lib/turns",
         "  if redis.call('ZLEXCOUNT', tx.keys.running, addresses.range_below(turn)) > 0 then "

@@ -104,7 +104,7 @@ end
 -- Closes a turn that is ending, once no child and no step runs below it, and the last steps have ended.
 function turns.try_close(tx, id, turn)
   turn.id = id
-  if children.abort_below(tx, turn) then return end
+  if children.abort_below(tx, turn, last.has_child) then return end
   if redis.call('ZLEXCOUNT', tx.keys.running, addresses.range_below(turn)) > 0 then return end
   if id == '' and turn.verdict ~= 'abort' and last.run(tx, last.is_failure(turn)) then return end
   turns.close(tx, id, turn.verdict, turn.reason)

@@ -60,7 +60,7 @@ end
 function effects.stop(tx)
   change_status(tx, 'stopping')
   budgets.stop_clock(tx)
-  children.send_all(tx, 'stop')
+  children.send_all(tx, 'stop', last.has_child)
   sessions.withdraw_all(tx)
   sessions.stop_if_idle(tx)
 end

@@ -1,7 +1,7 @@
 -- Last steps: those of the outermost block that run although the session ends early or stops, as the joins `always` and
 -- `ended` say. They start once nothing else runs, in the order in which they need each other. The record of one has
 -- `last`: true if it was started so, before all that it waits for had ended; `kept` if it had been started before.
---- @requires addresses, hints, joins, programs, records, steps/skips
+--- @requires addresses, hints, joins, programs, records, steps/skips, tree/children
 local last = {}
 
 local ENDED = {succeeded = true, failed = true, skipped = true, cancelled = true}
@@ -31,6 +31,13 @@ function last.may_run(tx, step)
   if not step.last then return false end
   local root = records.load(tx, 'turns', '')
   return root.state ~= 'closed' and root.verdict ~= 'abort'
+end
+
+-- Whether a child continues with the last step that has started it, which is at work.
+function last.has_child(tx, child)
+  local parent = redis.call('HGET', children.key_of(tx, child), 'parent') or ''
+  local step = parent ~= '' and records.load(tx, 'steps', cjson.decode(parent).address)
+  return step and not ENDED[step.state] and last.may_run(tx, step)
 end
 
 -- Whether the outermost turn ends because a step has failed, and not because of a limit.

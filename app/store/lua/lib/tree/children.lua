@@ -11,9 +11,11 @@ function children.send(tx, verb, child)
   redis.call('ZADD', tx.shared.errands, tx.now, verb .. whom)
 end
 
--- Queues a command for each child.
-function children.send_all(tx, verb)
-  for _, child in ipairs(redis.call('SMEMBERS', tx.keys.children)) do children.send(tx, verb, child) end
+-- Queues a command for each child but those that `is_spared(tx, child)` names.
+function children.send_all(tx, verb, is_spared)
+  for _, child in ipairs(redis.call('SMEMBERS', tx.keys.children)) do
+    if not (is_spared and is_spared(tx, child)) then children.send(tx, verb, child) end
+  end
 end
 
 -- The key of a child's fields.
@@ -69,11 +71,13 @@ local function abort(tx, child)
   return transaction.AT_WORK[status]
 end
 
--- Aborts the children below a turn that ends early. Returns whether one of them is still at work.
-function children.abort_below(tx, turn)
+-- Aborts the children below a turn that ends early, but those that `is_spared(tx, child)` names. Returns whether one
+-- of them is still at work.
+function children.abort_below(tx, turn, is_spared)
   local working = false
   for _, child in ipairs(started_below(tx, turn)) do
-    if not children.outlives(tx, child) and abort(tx, child) then working = true end
+    local continues = children.outlives(tx, child) or is_spared and is_spared(tx, child)
+    if not continues and abort(tx, child) then working = true end
   end
   return working
 end
