@@ -119,16 +119,15 @@ class Outbox:
         self._deletion.delete(ref.id, expired=True, seen=seen_as)
 
     def _follow_parent(self, child: SessionRef, verb: Control) -> None:
-        """Stop, resume or abort a child with its parent, unless the parent has changed since."""
+        """Stop, resume or abort a child with its parent, unless either has changed since."""
         fields = self._store.fields(child)
         parent = json.loads(fields.get("parent") or "{}")
         reason = json.loads(fields.get("reason") or "{}")
         if verb == "resume" and reason.get("text") != PARENT_DID:
             return  # a user stopped it, and may resume it
+        if not parent:
+            return  # it was detached since: nothing that was queued for it as a child happens
         if verb == "abort":
             self._control.abort_below(child)
-            return
-        if not parent:
-            self._control.apply(child.id, verb, reason=PARENT_DID)
             return
         self._control.follow(child, verb, SessionRef(parent["session"], child.root), _WANTED[verb])

@@ -236,6 +236,12 @@ def test_stop_that_is_queued_for_a_child_does_not_reach_it_once_it_is_detached(
     world.later(5_000)
     assert world.engine.queries.session(ref.id).status == "aborted"
     assert body.status(kept) == "active"
+    for verb in ("stop", "abort"):  # a sweeper had read it before
+        queued = f"{verb}|{kept.member}"
+        bench.redis.zadd(bench.store.keys.everywhere("errands"), {queued: world.now})
+        world.engine.outbox.run(queued)
+        assert body.status(kept) == "active"
+        assert world.engine.store.errand_score(queued) is None
 
 
 def test_child_takes_the_rest_of_the_budget_that_it_asked_for_along(bench: Bench) -> None:
