@@ -58,6 +58,13 @@ class Approvals(NamedTuple):
             return self.strict
         return not is_approved(self.store, file, digest_of(text))
 
+    def is_withdrawn(self, file: Path) -> bool:
+        """Whether a definition file of the folder has no approval, whatever its text."""
+        if not self.covers(file) or self.store is None:
+            return False
+        known = read_approvals(self.store)
+        return not any(key in known for key in _keys(file))
+
     def why_not(self, part: Path) -> str | None:
         """Return why the folder `part` of definitions may not be used; None if it may.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -49,7 +49,8 @@ class AgentBook(BaseModel):
     broken: dict[str, AgentsFileInvalid] = {}
     #: The errors of files that cannot be parsed.
     unread: tuple[AgentsFileInvalid, ...] = ()
-    #: The last valid versions of entries that are now invalid; running sessions keep using them.
+    #: The last valid versions of entries that are now invalid; running sessions keep using them,
+    #: unless their approval was withdrawn.
     kept: dict[str, Agent] = {}
     #: The names that the folder of the sessions defines, and not the operator.
     of_folder: frozenset[str] = frozenset()
@@ -69,10 +70,12 @@ class AgentBook(BaseModel):
         """
         agents, unread = dict(BUILTIN_AGENTS), list[AgentsFileInvalid]()
         broken: dict[str, AgentsFileInvalid] = {}
-        of_folder = frozenset[str]()
+        of_folder, withdrawn = frozenset[str](), set[str]()
         for file in files:
             found = _read(file, sources)
             if approvals.lack(file, found.text):
+                if approvals.is_withdrawn(file):
+                    withdrawn |= _replacing({**found.agents, **found.broken}, agents, approvals)
                 found = _without_replacements(found, agents, file, approvals)
             agents = {n: a for n, a in {**agents, **found.agents}.items() if n not in found.broken}
             broken = {n: f for n, f in {**broken, **found.broken}.items() if n not in found.agents}
@@ -80,7 +83,7 @@ class AgentBook(BaseModel):
             of_folder |= found.agents.keys() if approvals.covers(file) else frozenset()
         known = {} if before is None else {**before.kept, **before.agents}
         lost = known.keys() - agents.keys() if unread else known.keys() & broken.keys()
-        kept = {name: known[name] for name in lost}
+        kept = {name: known[name] for name in lost - withdrawn}
         return cls(
             agents=agents, broken=broken, unread=tuple(unread), kept=kept, of_folder=of_folder
         )
@@ -125,7 +128,7 @@ def _without_replacements(
 
     With strict approvals, all are.
     """
-    names = found.agents.keys() if approvals.strict else found.agents.keys() & agents.keys()
+    names = _replacing(found.agents, agents, approvals)
     what = "an agent has this name, and this file is not approved as it is"
     why = f"{f'this file {LIMITED}' if approvals.strict else what}; {approvals.hint}`"
     broken = {
@@ -136,6 +139,13 @@ def _without_replacements(
     }
     kept = {name: agent for name, agent in found.agents.items() if name not in broken}
     return found._replace(agents=kept, broken={**found.broken, **broken})
+
+
+def _replacing(
+    names: Collection[str], agents: Mapping[str, Agent], approvals: Approvals
+) -> set[str]:
+    """The names that need an approval: those that an agent has, or all with strict approvals."""
+    return set(names) if approvals.strict else set(names) & agents.keys()
 
 
 def _read(file: Path, sources: Sources) -> _Entries:

@@ -10,7 +10,7 @@ import pytest
 from leadhand.models.approvals import Approvals, approval_key, digest_of
 from workers.registry.agents import AgentBook
 from workers.registry.claude_and_codex import BUILTIN_AGENTS
-from workers.registry.declared.book import ToolBook, load
+from workers.registry.declared.book import ToolBook, ToolFiles, load
 from workers.registry.errors import AgentsFileInvalid
 from workers.registry.reload import AgentFiles
 
@@ -56,6 +56,10 @@ class Folders:
         digests = {approval_key(file): digest_of(file.read_text())}
         self.approvals.store.write_text(json.dumps(digests))
 
+    def withdraw(self) -> None:
+        assert self.approvals.store is not None
+        self.approvals.store.write_text("{}")
+
 
 @pytest.fixture
 def folders(tmp_path: Path) -> Folders:
@@ -85,6 +89,31 @@ def test_an_approval_holds_for_one_content_of_the_file(folders: Folders) -> None
     changed = agents.current()
     assert set(changed.broken) == {"claude", "mine"}
     assert changed.agent("claude").command == ("other",), "running sessions keep what was approved"
+
+
+@pytest.mark.parametrize("text", [AGENTS, AGENTS + "["], ids=["valid", "unreadable"])
+def test_withdrawn_approval_reaches_a_worker_that_has_the_agents_loaded(
+    folders: Folders, text: str
+) -> None:
+    folders.approve(folders.write("clone/agents.toml", AGENTS))
+    agents = AgentFiles(folders.files("agents.toml"), folders.approvals)
+    assert agents.current().agent("claude").command == ("other",)
+    folders.write("clone/agents.toml", text)
+    folders.withdraw()
+    for name in ("claude", "mine"):
+        with pytest.raises(AgentsFileInvalid):
+            agents.current().agent(name)
+    assert agents.current().agent("helper").command == ("helper",), "it needs no approval"
+
+
+def test_withdrawn_approval_reaches_a_worker_that_has_the_tools_loaded(folders: Folders) -> None:
+    folders.approve(folders.write("clone/tools.toml", TOOLS))
+    tools = ToolFiles(folders.files("agents.toml"), folders.approvals)
+    assert tools.current().entry("check") is not None
+    folders.withdraw()
+    assert [tools.current().entry(name) is None for name in ("count", "check", "files")] == [
+        False, True, True,
+    ]  # fmt: skip
 
 
 def test_a_store_that_is_missing_or_damaged_approves_nothing(folders: Folders) -> None:

@@ -50,7 +50,8 @@ class ToolBook(NamedTuple):
     broken: Mapping[str, ToolsFileInvalid] = {}
     #: The errors of files that cannot be parsed, and of what is no entry.
     unread: tuple[ToolsFileInvalid, ...] = ()
-    #: The last valid versions of entries that are now invalid; running sessions keep using them.
+    #: The last valid versions of entries that are now invalid; running sessions keep using them,
+    #: unless their approval was withdrawn.
     kept: Mapping[str, Declared] = {}
 
     @property
@@ -89,17 +90,19 @@ def load(
     """
     entries, folders = dict[str, Declared](), dict[str, Path]()
     broken, unread = dict[str, ToolsFileInvalid](), list[ToolsFileInvalid]()
+    withdrawn = set[str]()
     for file in files:
         found = _read(file, sources, has_functions=file.absolute().parent in tool_folders)
         if approvals.lack(file, found.text):
             found = _unapproved(found, entries, file, approvals)
+            withdrawn |= found.broken.keys() if approvals.is_withdrawn(file) else set()
         entries = {n: e for n, e in {**entries, **found.entries}.items() if n not in found.broken}
         broken = {n: f for n, f in {**broken, **found.broken}.items() if n not in found.entries}
         folders |= dict.fromkeys(found.entries, file.absolute().parent)
         unread += found.faults
     known = {**before.kept, **before.entries}
     lost = known.keys() - entries.keys() if unread else known.keys() & broken.keys()
-    kept = {name: known[name] for name in lost}
+    kept = {name: known[name] for name in lost - withdrawn}
     return ToolBook(entries, {**before.folders, **folders}, broken, tuple(unread), kept)
 
 
