@@ -77,7 +77,7 @@ def _work(home: Home) -> None:
 
 
 def _close(home: Home) -> None:
-    close_folder(Git(home.origin), home, "Work")
+    close_folder(Git(home.origin), home, "Work", None)
 
 
 def _discard(home: Home) -> None:

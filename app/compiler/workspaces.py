@@ -67,7 +67,8 @@ def in_workspace(program: Program, workspace: Workspace, title: str) -> Program:
     body = [_step(WORKSPACE, {"do": "make", **facts}), *program.body]
     if workspace.kind == "worktree":
         message = f"{title}\n\nTask {workspace.task} of plan {workspace.plan}."
-        body.append(_step(KEEP, {"do": "keep", **facts, "message": literal(message)}))
+        inputs = {"do": "keep", **facts, "message": literal(message), **_as_found(program)}
+        body.append(_step(KEEP, inputs))
     version = max(WITH_WORKSPACES, program.schema_version)
     return Program(schema_version=version, name=program.name, body=tuple(body))
 
@@ -78,7 +79,8 @@ def in_own_folder(program: Program, own: OwnFolder, title: str) -> Program:
     taken = {node.id for node in program.body}
     make, keep = _free_id(WORKSPACE, taken), _free_id(KEEP, taken)
     first = _step(make, {"do": "open", **facts, **_extras(own)})
-    last = _step(keep, {"do": "close", **facts, "message": literal(title or program.name)})
+    message: dict[str, JsonValue] = {"message": literal(title or program.name)}
+    last = _step(keep, {"do": "close", **facts, **message, **_as_found(program)})
     # In a fork, all steps before the last one may be done before the first one of its own.
     started = () if own.state is None else (make,)
     last = last.model_copy(update={"needs": (*started, *sinks_of(program.body))})
@@ -86,6 +88,18 @@ def in_own_folder(program: Program, own: OwnFolder, title: str) -> Program:
     needed = WITH_WORKSPACES if own.state is None else WITH_RECORDED_STATE
     version = max(needed, program.schema_version)
     return Program(schema_version=version, name=program.name, body=body)
+
+
+def _as_found(program: Program) -> dict[str, JsonValue]:
+    """Inputs that commit the folder as it is found, where not only doers may write to it.
+
+    Only after a doer its state is recorded; a tool or a child session may come after it.
+    """
+    steps = (node for _, node in program.walk() if isinstance(node, Step))
+    others = any(
+        (one.action is Action.TOOL and one.folder) or one.action is Action.CHILD for one in steps
+    )
+    return {"as_found": True} if others else {}
 
 
 def without_own_folder(program: Program) -> Program:

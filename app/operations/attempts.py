@@ -81,6 +81,8 @@ class Settling(NamedTuple):
     take: Sequence[str]
     patch: str | None = None
     changed: bool = False
+    #: The state of the folder that is judged and committed: its snapshot's time and digest.
+    worked: str | None = None
 
 
 class FolderState(NamedTuple):
@@ -232,6 +234,11 @@ class Attempts:
         found = self._store.values(ref, "session", ["digest", "compare"])
         return FolderState(found.get("digest"), "compare" in found)
 
+    def recorded_work(self, ref: SessionRef) -> str | None:
+        """Read the digest of the work of a session as its last doer left it; None if unknown."""
+        found = self._store.values(ref, "session", ["work"])
+        return found.get("work", "").partition(" ")[2] or None
+
     def settle(
         self,
         work: Work,
@@ -241,14 +248,15 @@ class Attempts:
         worker: str,
         patch: str | None = None,
         changed: bool = False,
+        worked: str | None = None,
     ) -> Reply:
         """Record an attempt's outcome in the store, once; the reply may grant next steps.
 
-        `patch` is the diff of its folder, `changed` whether the folder had changed before it. The
-        reply is `settled`, `again` (it will be retried), `repeated` or `superseded`. The caller
-        dispatches its hints.
+        `patch` is the diff of its folder, `changed` whether the folder had changed before it,
+        `worked` the state of the folder that is to be judged. The reply is `settled`, `again` (it
+        will be retried), `repeated` or `superseded`. The caller dispatches its hints.
         """
-        given = self._settling(Settling(work, outcome, take, patch, changed), worker)
+        given = self._settling(Settling(work, outcome, take, patch, changed, worked), worker)
         answer = self._transitions.run(
             "settle",
             work.ref,
@@ -287,6 +295,7 @@ class Attempts:
             "expand": expand or None,
             "patch": one.patch,
             "changed": one.changed or None,
+            "work": one.worked,
             "jitter": 1 - policy.jitter * random.random(),  # noqa: S311  # spreads retries only
         }
         if work.step.action is Action.AGENT and work.step.origin is None:

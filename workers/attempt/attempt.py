@@ -38,7 +38,7 @@ from workers.attempt.park import PARKING, park
 from workers.attempt.redact import secrets_held, secrets_of_task, secrets_passed
 from workers.attempt.settle import Held, Settled, Settler, retry_while_away
 from workers.attempt.step_folder import StepFolders, origin_of
-from workers.attempt.workspace_step import diff_target
+from workers.attempt.workspace_step import diff_target, own_worktree
 from workers.checkers.check import QuickCheck, quick_check
 from workers.folders.spill import attempt_folder
 from workers.folders.work_diff import Look, needs_snapshot, start_diff
@@ -322,8 +322,9 @@ class Attempts:
         left = retry_while_away(lambda: self._engine.attempts.folder_state(work.ref), lease)
         if left is None:
             return None
-        target = diff_target(work, self._folders.worktrees)
-        return start_diff(work, left, Path(self._engine.settings.spill), target)
+        root = self._folders.worktrees
+        target, top = diff_target(work, root), own_worktree(work, root)
+        return start_diff(work, left, Path(self._engine.settings.spill), target, top)
 
     def _release_for_real_lock(self, work: Work, lease: Lease) -> Settled | None:
         """Hand the attempt back to wait for the lock of the folder that its path is a link to."""
@@ -357,9 +358,8 @@ class Attempts:
     def _task(self, work: Work, lease: Lease, warm: Calls, *, shown: bool = True) -> BodyTask:
         settings, grant, ref = self._engine.settings, work.grant, work.ref
         (agents, shelf), folders = self._registry_of(work), FolderRecords(self._engine, lease)
-        conversation = conversation_of(work)
+        conversation, live = conversation_of(work), self._live_output(work) if shown else None
         caller = step_tokens.Caller(ref.id, grant.address, grant.fence, step_tokens.BODY_SCOPES)
-        live = self._live_output(work) if shown else None
         task = BodyTask(
             session=work.ref.id,
             address=grant.address,
@@ -395,6 +395,7 @@ class Attempts:
             worktrees=self._folders.worktrees,
             copy_max=settings.copy_max,
             on_workspace=folders.record,
+            recorded_work=folders.recorded_work,
             reserve=folders.reserve,
             release=folders.release,
             store=self._engine.store.expected_id() or "",

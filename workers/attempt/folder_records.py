@@ -26,6 +26,12 @@ class FolderRecords:
         record = engine.worktrees.record if "plan" in fields else engine.own_folders.record
         retry_while_away(lambda: record(fields), self._lease)
 
+    def recorded_work(self) -> str | None:
+        """Read the digest of the session's work as its last doer left it; None if unknown."""
+        return retry_while_away(
+            lambda: self._engine.attempts.recorded_work(self._lease.ref), self._lease
+        )
+
     def reserve(
         self, session: str, statuses: Collection[SessionStatus], hold_s: float
     ) -> str | None:

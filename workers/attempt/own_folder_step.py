@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
+from typing import NamedTuple
 
 from pydantic import BaseModel, Field, JsonValue
 
@@ -40,7 +41,9 @@ from workers.workspaces.own_folders import (
     mark_opened,
     open_folder,
 )
+from workers.workspaces.recorded_tree import Work
 from workers.workspaces.repository import count_uncommitted
+from workers.workspaces.user_tree import listed
 from workers.workspaces.worktree_checks import agent_warnings
 
 #: What the steps of this module do.
@@ -61,6 +64,8 @@ class _Asked(BaseModel):
     force: bool = False
     copy_files: tuple[str, ...] = Field(default=(), alias="copy")
     prepare: str = ""
+    #: Whether the folder is committed as it is found, as other steps than doers may write to it.
+    as_found: bool = False
 
 
 def carry_out_own(task: BodyTask, git: Git) -> Outcome:
@@ -71,8 +76,7 @@ def carry_out_own(task: BodyTask, git: Git) -> Outcome:
         case "open":
             return _open(task, git, home, asked)
         case "close":
-            commit = close_folder(git, home, f"{asked.message}\n\nSession {home.session}.")
-            return _done(f"committed as {commit}" if commit else "the copy is as it is left")
+            return _close(task, git, home, asked)
         case "apply":
             return _apply(task, git, home)
         case _:
@@ -98,6 +102,51 @@ def own_target(inputs: Mapping[str, JsonValue], session: str, root: Path) -> str
     """Returns the branch or commit that a session's worktree started from; None for a copy."""
     record = _home_of(inputs, session, root).record
     return record.target or None if record is not None else None
+
+
+def own_path(inputs: Mapping[str, JsonValue], session: str, root: Path) -> Path | None:
+    """Returns the path of a session's worktree; None for a copy."""
+    home = _home_of(inputs, session, root)
+    record = home.record
+    return home.path if record is not None and record.kind == "worktree" else None
+
+
+class Judged(NamedTuple):
+    """The work that was judged, and the files that differ from it by now."""
+
+    work: Work | None
+    left: list[str]
+
+    def add_warning(self, outcome: Outcome) -> Outcome:
+        """Name the files that are not in the commit."""
+        if not self.left:
+            return outcome
+        what = "1 file differs" if len(self.left) == 1 else f"{len(self.left)} files differ"
+        warning = (
+            f"{what} from the work that was judged and stays uncommitted in the worktree:"
+            f" {listed(self.left)}"
+        )
+        return outcome.model_copy(update={"warning": warning})
+
+
+def judged_work(task: BodyTask, path: Path) -> Judged:
+    """Returns the work of the task's session as its last doer left it, if it is recorded.
+
+    Raises WorkspaceRefused if it is no longer stored.
+    """
+    recorded = task.recorded_work() or ""
+    kind, _, tree = recorded.partition(":")
+    if kind != "git":
+        return Judged(None, [])
+    snapshots = task.spill.parent.parent / task.session / SNAPSHOTS
+    found = Worktree(path, snapshots)
+    now = found.snapshot()  # it stores the tree again, if nothing has changed since
+    if not found.knows(recorded):
+        raise WorkspaceRefused(
+            f"the work that was judged (tree {tree[:12]}) is no longer stored in"
+            f" {str(snapshots)!r}; retry the step that did it"
+        )
+    return Judged(Work(tree, snapshots / "objects"), found.changed_names(recorded, now))
 
 
 def _home_of(inputs: Mapping[str, JsonValue], session: str, root: Path) -> Home:
@@ -160,6 +209,16 @@ def _opened(
     where = f", branch {record.branch} from {record.base}" if record.branch else ""
     outcome = _done(f"{record.kind} {home.path}{where}")
     return outcome.model_copy(update={"warning": "; ".join(warnings)}) if warnings else outcome
+
+
+def _close(task: BodyTask, git: Git, home: Home, asked: _Asked) -> Outcome:
+    message = f"{asked.message}\n\nSession {home.session}."
+    record = check_folder(git, home)
+    as_found = asked.as_found or record.kind == "copy"
+    judged = Judged(None, []) if as_found else judged_work(task, home.path)
+    commit = close_folder(git, home, message, judged.work)
+    done = _done(f"committed as {commit}" if commit else "the copy is as it is left")
+    return judged.add_warning(done)
 
 
 def _restore(task: BodyTask, git: Git, home: Home, state: RecordedState) -> None:

@@ -71,12 +71,14 @@ class Settler:
         if look is not None:
             outcome = look.add_diff(outcome, self._secrets(work))
         patch, changed = (look.patch, look.changed) if look is not None else (None, False)
+        worked = look.work if look is not None else None
         sent = time.monotonic()
 
         def settle() -> Reply:
             return self._engine.attempts.settle(
-                work, outcome, take=take, worker=self._worker, patch=patch, changed=changed
-            )
+                work, outcome, take=take, worker=self._worker, patch=patch, changed=changed,
+                worked=worked,
+            )  # fmt: skip
 
         answer = retry_while_away(settle, lease)
         if answer is None:

@@ -19,8 +19,11 @@ from workers.attempt import merge_step
 from workers.attempt.audit_step import carry_out_audit
 from workers.attempt.own_folder_step import (
     STEPS,
+    Judged,
     carry_out_own,
     is_unopened,
+    judged_work,
+    own_path,
     own_target,
     require_own_folder,
     require_same,
@@ -35,6 +38,7 @@ from workers.workspaces.copy_back import write_digests
 from workers.workspaces.fast_forward import require_movable
 from workers.workspaces.git import Cancelled, Git, WorkspaceRefused
 from workers.workspaces.layout import Record, Shelf, read_record, reopen
+from workers.workspaces.recorded_tree import keep_work
 from workers.workspaces.repository import OTHERWISE, count_uncommitted, find_repository
 from workers.workspaces.worktree_checks import agent_warnings, check_repository
 from workers.workspaces.worktrees import Place
@@ -52,6 +56,7 @@ class _Made(BaseModel):
     branch: str = ""
     target: str = ""
     message: str = ""
+    as_found: bool = False
 
 
 class _Cleaning(BaseModel):
@@ -121,6 +126,18 @@ def diff_target(work: Work, root: Path) -> str | None:
     if work.workspace is None or work.workspace["do"] != "open":
         return None
     return own_target(work.workspace, work.ref.id, root)
+
+
+def own_worktree(work: Work, root: Path) -> Path | None:
+    """Returns the worktree that the session works in, which its last step commits; else None."""
+    if work.workspace is None or work.cwd is None:
+        return None
+    if work.workspace["do"] == "open":
+        return own_path(work.workspace, work.ref.id, root)
+    if work.workspace["do"] != "make":
+        return None
+    made = _Made.model_validate(work.workspace)
+    return _path_of(work.cwd, made) if made.kind == "worktree" else None
 
 
 def _check_task(cwd: Path, made: _Made) -> None:
@@ -209,8 +226,9 @@ def _keep(task: BodyTask, cancel: threading.Event, deadline: float) -> Outcome:
     place = _place(task, made, git)
     with place.shelf.locked(cancel) as lock:
         worktrees.check(git, place.path, made.branch)
-        commit = worktrees.keep(git.holding(lock), place.path, made.message)
-    return _done(f"branch {made.branch} is at {commit}", {"commit": commit})
+        judged = Judged(None, []) if made.as_found else judged_work(task, place.path)
+        commit = keep_work(git.holding(lock), place.path, judged.work, made.message)
+    return judged.add_warning(_done(f"branch {made.branch} is at {commit}", {"commit": commit}))
 
 
 def _clean(task: BodyTask, cancel: threading.Event, deadline: float) -> Outcome:

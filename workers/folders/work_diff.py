@@ -10,6 +10,7 @@ import base64
 import gzip
 import json
 import logging
+import time
 from collections.abc import Collection
 from pathlib import Path
 from typing import Literal
@@ -37,8 +38,11 @@ class Look:
         *,
         keeps: bool = True,
         target: str | None = None,
+        whole: Worktree | None = None,
     ) -> None:
         self._tree = tree
+        #: The snapshots of all of the session's own worktree.
+        self._whole = whole or tree
         self._keeps = keeps
         self._target = target
         self._address = address
@@ -47,6 +51,8 @@ class Look:
         self.changed = False
         #: The packed diff of the attempt; None without one, or without git.
         self.patch: str | None = None
+        #: The state that checkers judge and that is committed, with the time of its snapshot.
+        self.work: str | None = None
         if left.digest is None or left.compare or not tree.knows(left.digest):
             found = tree.snapshot()
             self.changed = (
@@ -54,6 +60,8 @@ class Look:
             )
             if not tree.knows(left.digest):
                 self._before, self._failure = found, tree.failure
+        if self.changed and not keeps:  # by a person, before a step that only judges
+            self._record_work(tree.snapshot() if whole is None else whole.snapshot())
 
     def digest(self) -> str | None:
         """Compute the current digest of the working folder; None if that is too slow or fails."""
@@ -65,6 +73,8 @@ class Look:
         The secrets, and text that looks like a key, are removed from the diff.
         """
         after = self.digest()
+        if self._keeps:
+            self._record_work(after if self._whole is self._tree else self._whole.snapshot())
         if after is None:
             log.info("no digest of the folder")
             return outcome.model_copy(update={"no_diff": self._tree.failure})
@@ -77,6 +87,9 @@ class Look:
             return outcome.model_copy(update={"digest": after, "no_diff": why})
         self.patch = pack_diff(str(before), after, without_keys(text, secrets))
         return outcome.model_copy(update={"digest": after, "diff": self._address})
+
+    def _record_work(self, digest: str | None) -> None:
+        self.work = f"{time.time_ns() // 1_000_000} {digest or ''}"
 
     def _why_no_diff(
         self, after: str, text: str | None
@@ -91,16 +104,21 @@ class Look:
         return "unchanged" if text is not None else self._tree.failure
 
 
-def start_diff(work: Work, left: FolderState, spill: Path, target: str | None = None) -> Look:
+def start_diff(
+    work: Work, left: FolderState, spill: Path, target: str | None = None, top: Path | None = None
+) -> Look:
     """Takes a snapshot of a step's folder before it runs; returns the object that adds the diff.
 
     With a `target` the diff is against the commit where the folder's branch left that one: what
-    the session took over from others meanwhile is not its work.
+    the session took over from others meanwhile is not its work. `top` is the session's own
+    worktree, which the folder may be within.
     """
     assert work.cwd is not None
-    tree = Worktree(work.cwd, spill / work.ref.id / SNAPSHOTS)
+    shelf = spill / work.ref.id / SNAPSHOTS
+    keeps = work.step.action is Action.AGENT
+    whole = None if top in (None, work.cwd) else Worktree(top, shelf)
     return Look(
-        tree, work.grant.address, left, keeps=work.step.action is Action.AGENT, target=target
+        Worktree(work.cwd, shelf), work.grant.address, left, keeps=keeps, target=target, whole=whole
     )
 
 

@@ -157,6 +157,18 @@ class Worktree:
             self.failure = "unreadable"
         return None
 
+    def changed_names(self, before: str | None, after: str | None) -> list[str]:
+        """Return the files that differ between two snapshots; none without git or on an error."""
+        old, new = _tree(before), _tree(after)
+        if old is None or new is None or old == new:
+            return []
+        self._deadline = time.monotonic() + SNAPSHOT_S
+        try:
+            listed = self._run_git("diff-tree", "-r", "-z", "--name-only", "--no-renames", old, new)
+        except (OSError, subprocess.SubprocessError):
+            return []
+        return [os.fsdecode(name) for name in listed.split(b"\0") if name]
+
     def restore(self, digest: str, earlier: Path) -> None:
         """Set the folder to a snapshot that another session made in the shelf `earlier`.
 

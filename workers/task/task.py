@@ -74,6 +74,8 @@ class BodyTask:
     copy_max: int = 0
     #: Called with what was done with a task's folder: its fields in the plan.
     on_workspace: Callable[[Mapping[str, JsonValue]], None] = field(default=lambda _: None)
+    #: Returns the digest of the session's work as its last doer left it, if it is recorded.
+    recorded_work: Callable[[], str | None] = field(default=lambda: None)
     #: Reserves the folder of a session in one of these statuses for so many seconds, and returns
     #: its status if that is another one; None if the attempt is lost. And releases it.
     reserve: Callable[[str, Collection[SessionStatus], float], str | None] = field(

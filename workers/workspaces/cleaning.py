@@ -143,7 +143,11 @@ def _secure(git: Git, path: Path, branch: str, *, force: bool) -> None:
     if not force:
         why = f"it has uncommitted changes; --force commits them to {branch!r} first"
         raise WorkspaceRefused(why)
-    worktrees.keep_unfinished(git, path, branch)
+    record = read_record(path)
+    if record is not None and record.accepted:
+        worktrees.keep_beside(git, path, branch)
+    else:
+        worktrees.keep_unfinished(git, path, branch)
 
 
 def _is_merged(git: Git, place: Place, record: Record) -> bool:

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -94,14 +94,21 @@ class Git:
     deadline: float = float("inf")
     #: A lock that git holds too: it outlives a worker that is killed.
     lock: int | None = None
+    #: Further variables of git's environment.
+    variables: Mapping[str, str] = field(default_factory=dict)
 
     def at(self, folder: Path) -> Git:
         """Return a runner of git commands in another folder."""
-        return Git(folder, self.cancel, self.deadline, self.lock)
+        return Git(folder, self.cancel, self.deadline, self.lock, self.variables)
 
     def holding(self, lock: int) -> Git:
         """Return a runner whose git processes inherit a lock."""
-        return Git(self.folder, self.cancel, self.deadline, lock)
+        return Git(self.folder, self.cancel, self.deadline, lock, self.variables)
+
+    def within(self, variables: Mapping[str, str]) -> Git:
+        """Return a runner whose git processes have further variables."""
+        more = {**self.variables, **variables}
+        return Git(self.folder, self.cancel, self.deadline, self.lock, more)
 
     def uncancelled(self) -> Git:
         """Return a runner that is neither cancelled nor ended at the deadline.
@@ -110,9 +117,9 @@ class Git:
         """
         return Git(self.folder, lock=self.lock)
 
-    def __call__(self, *arguments: str) -> str:
-        """The output of git without its last line break."""
-        code, out, err = self.run(*arguments)
+    def __call__(self, *arguments: str, given: str | None = None) -> str:
+        """The output of git without its last line break; `given` is its standard input."""
+        code, out, err = self.run(*arguments, given=given)
         if code:
             raise GitFailed(arguments[0], err)
         return out.removesuffix("\n")
@@ -122,7 +129,7 @@ class Git:
         code, out, _ = self.run(*arguments)
         return None if code else out.removesuffix("\n")
 
-    def run(self, *arguments: str) -> tuple[int, str, str]:
+    def run(self, *arguments: str, given: str | None = None) -> tuple[int, str, str]:
         """Run git and return its exit code, its output and its errors.
 
         If a lock file stops it, it is run again once the lock is gone. Raises GitLocked, and
@@ -130,7 +137,7 @@ class Git:
         """
         until = None
         while True:
-            code, out, err = self._run(*arguments)
+            code, out, err = self._run(arguments, None if given is None else os.fsencode(given))
             if code < 0:
                 raise GitFailed(arguments[0], f"it was ended by signal {-code}")
             lock = blocking_lock(err, self.folder) if code else None
@@ -175,22 +182,22 @@ class Git:
         if time.monotonic() >= self.deadline:
             raise WorkspaceRefused("git took too long and was ended")
 
-    def _run(self, *arguments: str) -> tuple[int, str, str]:
+    def _run(self, arguments: Sequence[str], given: bytes | None) -> tuple[int, str, str]:
         command = ["git", *(part for one in _PLAIN for part in ("-c", one)), *arguments]
         try:
             with no_fork():
                 started = subprocess.Popen(  # noqa: S603 - git, with fixed arguments
                     command,
                     cwd=self.folder,
-                    env=_environment(),
-                    stdin=subprocess.DEVNULL,
+                    env={**_environment(), **self.variables},
+                    stdin=subprocess.DEVNULL if given is None else subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE,
                     process_group=0,
                     pass_fds=() if self.lock is None else (self.lock,),
                 )
             with started as process:
-                out, err = self._output(process)
+                out, err = self._output(process, given)
         except FileNotFoundError:
             if not self.folder.is_dir():
                 raise WorkspaceRefused(f"{str(self.folder)!r} is not a folder") from None
@@ -199,11 +206,12 @@ class Git:
             raise WorkspaceRefused(f"git could not start: {error}") from None
         return process.returncode, os.fsdecode(out), err.decode(errors="replace")
 
-    def _output(self, process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
+    def _output(self, process: subprocess.Popen[bytes], given: bytes | None) -> tuple[bytes, bytes]:
         while True:
             try:
-                return process.communicate(timeout=_POLL_S)
+                return process.communicate(given, timeout=_POLL_S)
             except subprocess.TimeoutExpired:
+                given = None  # it is kept, and may be passed once only
                 if not self.cancel.is_set() and time.monotonic() < self.deadline:
                     continue
                 _end(process)

@@ -54,6 +54,8 @@ class Record(BaseModel):
     #: The session that works in it, and whether that had ended when a worker looked.
     session: str = ""
     over: bool = False
+    #: Whether its work was accepted and committed: what else is in the folder is not its work.
+    accepted: bool = False
     #: The id of the store that has the session; empty in records of older versions.
     store: str = ""
 
@@ -136,8 +138,8 @@ def write_record(path: Path, record: Record) -> None:
 def reopen(path: Path) -> None:
     """Marks a worktree as in use again, if its record says that its session had ended."""
     record = read_record(path)
-    if record is not None and record.over:
-        write_record(path, record.model_copy(update={"over": False}))
+    if record is not None and (record.over or record.accepted):
+        write_record(path, record.model_copy(update={"over": False, "accepted": False}))
 
 
 def remove_record(path: Path) -> None:

@@ -19,6 +19,7 @@ from workers.workspaces.copies import make_copy
 from workers.workspaces.extras import forget_prepared
 from workers.workspaces.git import Git, GitMissing, WorkspaceRefused
 from workers.workspaces.layout import Record, Shelf, read_record, write_record
+from workers.workspaces.recorded_tree import Work, keep_work
 from workers.workspaces.repository import Repository, find_repository
 from workers.workspaces.worktree_checks import check_repository
 from workers.workspaces.worktrees import Place
@@ -163,13 +164,16 @@ def check_folder(git: Git, home: Home) -> Record:
     return record
 
 
-def close_folder(git: Git, home: Home, message: str) -> str:
-    """Commits what is left in a session's worktree; returns its last commit, '' for a copy."""
+def close_folder(git: Git, home: Home, message: str, work: Work | None) -> str:
+    """Commits a session's work to its worktree's branch; returns the commit, '' for a copy.
+
+    Without `work`, the worktree is committed as it is.
+    """
     record = check_folder(git, home)
     if record.kind == "copy":
         return ""
     with home.locked(git, "worktree") as held:
-        return worktrees.keep(held, home.path, message)
+        return keep_work(held, home.path, work, message)
 
 
 def discard_folder(

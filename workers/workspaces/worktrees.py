@@ -109,9 +109,13 @@ def has_changes(here: Git) -> bool:
 def keep_unfinished(git: Git, path: Path, branch: str) -> str:
     """Commits all that an ended session left in its worktree; returns the newest commit.
 
+    Where its work was accepted and committed, the rest is not its work, and stays uncommitted.
     Raises WorkspaceRefused.
     """
     _require(git, path, branch)
+    record = read_record(path)
+    if record is not None and record.accepted:
+        return git.at(path)("rev-parse", "HEAD")
     return keep(git, path, UNFINISHED)
 
 
@@ -124,12 +128,28 @@ def end_in_progress(git: Git, path: Path, branch: str) -> None:
         return
     commit = keep(git, path, UNFINISHED)
     if not is_on_a_ref(git, path):
-        name, number = unfinished_branch(branch), 1
-        while tip(git, name) is not None:
-            number += 1
-            name = f"{unfinished_branch(branch)}-{number}"
-        git("branch", "--no-track", name, commit)
+        git("branch", "--no-track", _free_name(git, branch), commit)
     quit_in_progress(git, path)
+
+
+def keep_beside(git: Git, path: Path, branch: str) -> str:
+    """Commits what is left in the worktree of accepted work to a branch of its own; returns that.
+
+    HEAD is on no branch afterwards.
+    """
+    git.at(path)("update-ref", "--no-deref", "HEAD", git.at(path)("rev-parse", "HEAD"))
+    name = _free_name(git, branch)
+    git("branch", "--no-track", name, keep(git, path, UNFINISHED))
+    return name
+
+
+def _free_name(git: Git, branch: str) -> str:
+    """The first free name of a branch for what is not the work of another branch."""
+    name, number = unfinished_branch(branch), 1
+    while tip(git, name) is not None:
+        number += 1
+        name = f"{unfinished_branch(branch)}-{number}"
+    return name
 
 
 def unfinished_branch(branch: str) -> str:

@@ -37,9 +37,18 @@ local function store(tx, address, patch)
   end
 end
 
+-- Stores the state that is judged and committed, "MS DIGEST", unless a later one is stored: doers may work side by side.
+local function keep_work(tx, work)
+  local last = redis.call('HGET', tx.keys.session, 'work') or ''
+  if tonumber(work:match('^%d+')) >= (tonumber(last:match('^%d+')) or 0) then
+    redis.call('HSET', tx.keys.session, 'work', work)
+  end
+end
+
 -- Stores what the worker saw of the folder, with an outcome or when an attempt is handed back.
 function work_diffs.keep(tx, address)
   local args = tx.args
+  if args.work then keep_work(tx, args.work) end
   if not args.digest then return end
   redis.call('HSET', tx.keys.session, 'digest', args.digest)
   local first = redis.call('HDEL', tx.keys.session, 'compare') == 1   -- of several attempts that ran side by side

@@ -6,11 +6,13 @@ from pathlib import Path
 
 from app.domain.workspaces import RecordedState
 from tests.unit.workers.folders.repositories import git, make_repository
+from workers.folders.worktree import Worktree
 from workers.workspaces.applying import apply_branch
 from workers.workspaces.copy_back import Changes, apply_copy
 from workers.workspaces.git import Git
 from workers.workspaces.layout import Record
 from workers.workspaces.own_folders import Home, close_folder, discard_folder, open_folder
+from workers.workspaces.recorded_tree import Work
 
 SESSION = "5e551045"
 BRANCH = f"leadhand/{SESSION}"
@@ -36,8 +38,17 @@ class OneHome:
     def open(self, store: str = "", state: RecordedState | None = None) -> Record:
         return open_folder(self.git, self.home, most=self.most, store=store, state=state)
 
-    def close(self, message: str = "Do it") -> str:
-        return close_folder(self.git, self.home, message)
+    @property
+    def snapshots(self) -> Path:
+        return self.home.root.parent / "snapshots"
+
+    def work(self) -> Work:
+        """The worktree as it is now, as it is recorded after a doer."""
+        digest = Worktree(self.home.path, self.snapshots).snapshot()
+        return Work(str(digest).removeprefix("git:"), self.snapshots / "objects")
+
+    def close(self, message: str = "Do it", work: Work | None = None) -> str:
+        return close_folder(self.git, self.home, message, work)
 
     def apply(self) -> str:
         record = self.home.require_record()

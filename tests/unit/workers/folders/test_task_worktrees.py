@@ -107,10 +107,10 @@ class DyingGit(Git):
     fatal: int
     before: bool
 
-    def __call__(self, *arguments: str) -> str:
+    def __call__(self, *arguments: str, given: str | None = None) -> str:
         writes = arguments[0] in ("branch", "update-ref") or arguments[:2] == ("worktree", "add")
         if not writes:
-            return super().__call__(*arguments)
+            return super().__call__(*arguments, given=given)
         self.calls.append(arguments[0])
         if len(self.calls) == self.fatal and self.before:
             raise Killed

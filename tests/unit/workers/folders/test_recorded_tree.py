@@ -1,0 +1,171 @@
+"""The work of a doer is committed from its recorded tree, whatever is in the worktree by then."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.unit.workers.folders.repositories import git
+from tests.unit.workers.folders.session_homes import BRANCH, OneHome
+from workers.workspaces.git import WorkspaceRefused
+
+pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+
+
+@pytest.fixture
+def one(tmp_path: Path) -> OneHome:
+    return OneHome.clean_repository(tmp_path)
+
+
+def do(one: OneHome) -> None:
+    """Work as a doer does: change, add and remove files."""
+    one.write("one.txt", "done\n")
+    one.write("new.txt", "new\n")
+    one.write("run.sh", "true\n").chmod(0o755)
+    (one.home.cwd / "two.txt").unlink()
+
+
+def check(one: OneHome) -> None:
+    """Change the work as a checker does that is no checker."""
+    one.write("one.txt", "done\nmutant\n")
+    one.write("probe.txt", "")
+    (one.home.cwd / "new.txt").unlink()
+    git(one.home.cwd, "add", "-A")
+
+
+DONE = "M\tone.txt\nA\tnew.txt\nA\trun.sh\nD\ttwo.txt"
+LEFT = {"M one.txt", "?? probe.txt", "D new.txt"}
+
+
+def changes(one: OneHome) -> set[str]:
+    return {*git(one.origin, "diff", "--name-status", f"main..{BRANCH}").splitlines()}
+
+
+def status(one: OneHome) -> set[str]:
+    return {line.strip() for line in git(one.home.cwd, "status", "--porcelain").splitlines()}
+
+
+def test_branch_has_the_work_of_the_doer_alone(one: OneHome) -> None:
+    one.open()
+    do(one)
+    work = one.work()
+    check(one)
+    commit = one.close("Do it", work)
+    assert git(one.origin, "rev-parse", BRANCH) == commit
+    assert changes(one) == {*DONE.splitlines()}
+    assert git(one.origin, "show", f"{BRANCH}:one.txt") == "done"
+    assert git(one.origin, "ls-tree", BRANCH, "run.sh").startswith("100755")
+    assert status(one) == LEFT
+    shutil.rmtree(one.snapshots)
+    assert git(one.origin, "fsck", "--connectivity-only", "--no-dangling") == ""
+
+
+def test_what_else_is_in_the_worktree_is_never_committed_to_the_branch(one: OneHome) -> None:
+    one.open()
+    do(one)
+    work = one.work()
+    check(one)
+    commit = one.close("Do it", work)
+    assert one.apply() == f"main was fast-forwarded to {commit[:12]}"
+    assert "it has uncommitted changes" in one.discard()
+    assert one.discard(force=True) == ""
+    assert git(one.origin, "log", "-1", "--format=%s", f"{BRANCH}-unfinished") == (
+        "leadhand: unfinished"
+    )
+    assert git(one.origin, "show", f"{BRANCH}-unfinished:one.txt") == "done\nmutant"
+
+
+def test_commit_is_made_once_after_a_kill_at_each_call_of_git(
+    one: OneHome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one.open()
+    do(one)
+    work = one.work()
+    check(one)
+    monkeypatch.setattr("workers.workspaces.git.STALE_S", 0.0)
+    for _ in killed_at_each_call(tmp_path, monkeypatch):
+        try:
+            one.close("Do it", work)
+        except WorkspaceRefused:
+            continue
+        break
+    monkeypatch.undo()
+    commit = one.close("Do it", work)
+    assert git(one.origin, "rev-list", "--count", f"main..{BRANCH}") == "1"
+    assert git(one.origin, "rev-parse", f"{commit}^{{tree}}") == work.tree
+    assert status(one) == LEFT
+
+
+def killed_at_each_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """Kill git at its first call, then at its second one, and so on."""
+    real, calls, at = shutil.which("git"), tmp_path / "calls", tmp_path / "at"
+    fake = tmp_path / "bin" / "git"
+    fake.parent.mkdir()
+    fake.write_text(
+        f'#!/bin/sh\necho >> {calls}\n'
+        f'if test $(wc -l < {calls}) -eq "$(cat {at})"; then kill -9 $$; fi\n'
+        f'exec {real} "$@"\n'
+    )  # fmt: skip
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{fake.parent}:{os.environ['PATH']}")
+    for number in range(1, 60):
+        calls.write_text("")
+        at.write_text(str(number))
+        yield number
+    pytest.fail("it calls git without end")
+
+
+@pytest.mark.parametrize(
+    ("attributes", "setting", "content", "stored"),
+    [
+        (
+            "*.big filter=large\n",
+            ("filter.large.clean", "tr a-z A-Z"),
+            b"big \xff\n",
+            b"BIG \xff\n",
+        ),
+        ("", ("core.autocrlf", "input"), b"a\r\nb\r\n", b"a\nb\n"),
+    ],
+)
+def test_files_are_stored_as_git_add_stores_them(
+    one: OneHome, attributes: str, setting: tuple[str, str], content: bytes, stored: bytes
+) -> None:
+    """Snapshots run no filters of the repository, but its commits need them."""
+    one.user_commits(".gitattributes", attributes)
+    git(one.origin, "config", *setting)
+    one.open()
+    (one.home.cwd / "data.big").write_bytes(content)
+    commit = one.close("Do it", one.work())
+    shown = ["git", "cat-file", "blob", f"{commit}:data.big"]
+    assert subprocess.run(shown, cwd=one.origin, check=True, capture_output=True).stdout == stored
+    assert status(one) == set()
+
+
+def test_unfilled_submodule_stays(one: OneHome, tmp_path: Path) -> None:
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    git(inner, "init", "-q")
+    git(inner, "commit", "-qm", "first", "--allow-empty")
+    git(one.origin, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(inner), "in")
+    git(one.origin, "commit", "-qm", "with a submodule")
+    one.open()
+    do(one)
+    one.close("Do it", one.work())
+    assert changes(one) == {*DONE.splitlines()}
+    assert status(one) == set()
+
+
+def test_merge_in_progress_keeps_both_parents(one: OneHome) -> None:
+    one.user_commits("theirs.txt", "theirs\n")
+    theirs = git(one.origin, "rev-parse", "HEAD")
+    git(one.origin, "reset", "-q", "--hard", "HEAD~1")
+    one.open()
+    git(one.home.cwd, "merge", "-q", "--no-commit", "--no-ff", theirs)
+    commit = one.close("Merge", one.work())
+    assert git(one.origin, "log", "-1", "--format=%P", commit).split()[1] == theirs
+    assert status(one) == set()
