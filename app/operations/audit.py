@@ -144,9 +144,7 @@ class Audit:
         for lines in self._shelves.batches(key, kind, LINES):
             yield from self._run(verb, _NOBODY, {**about, "lines": lines}, repair=repair)
 
-    def _keys(
-        self, seen: Sequence[_Key], *, types: bool, repair: bool
-    ) -> Iterator[Discrepancy]:
+    def _keys(self, seen: Sequence[_Key], *, types: bool, repair: bool) -> Iterator[Discrepancy]:
         """Yields keys that have a wrong type; or those that belong to nothing or lack a TTL."""
         keys: list[JsonValue] = [dict(self._key_arguments(key)) for key in seen]
         if keys:

@@ -47,7 +47,7 @@ ALLOWED = {
         "HSET unacked tag message", "ZADD unacked_index 1 tag",
         "SET unacked_mutex token NX PX 100", "PEXPIRE agents@there 100", "EXISTS agents@there",
         "PUBLISH /1.celery.pidbox message", "PUBLISH /1.celeryev/task.sent message",
-        "PSUBSCRIBE /1.celeryev/*", "MULTI", "SCRIPT EXISTS 0",
+        "PSUBSCRIBE /1.celeryev/*", "MULTI", "SCRIPT EXISTS 0", "INFO memory",
     ),
     "operator": ("PING", "INFO", "BGREWRITEAOF", "DBSIZE", "SLOWLOG GET", "ACL WHOAMI", "ACL LOG"),
 }  # fmt: skip
@@ -62,7 +62,7 @@ REFUSED = {
     "api": (),
     "worker": ("SCAN 0",),
     "broker": (
-        "SCAN 0", "SELECT 0", "INFO", "EVAL return 0", "FUNCTION LIST", "FCALL leadhand_claim 0",
+        "SCAN 0", "SELECT 0", "EVAL return 0", "FUNCTION LIST", "FCALL leadhand_claim 0",
         "HGETALL lh:workers", "SET lh:swept 1", "COPY lh:swept agents", "MOVE agents 0",
         "SUBSCRIBE __keyspace@0__:lh:swept", "PSUBSCRIBE *", "PUBLISH other message",
     ),
