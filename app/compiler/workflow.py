@@ -221,9 +221,9 @@ def _limits(agent: str | None, model: str | None, key: str | None) -> tuple[str,
 
 
 def _dump(who: Doer | Checker) -> dict[str, JsonValue]:
-    """Dumps a doer or checker; without `quick` if it is false, which older workers do not know."""
-    left_out = set() if who.quick else {"quick"}
-    return who.model_dump(exclude_none=True, exclude=left_out)
+    """Dumps a doer or checker, without the switches that are off."""
+    dumped = who.model_dump(exclude_none=True)
+    return {name: value for name, value in dumped.items() if value is not False}
 
 
 def _literals(value: dict[str, JsonValue]) -> dict[str, JsonValue]:

@@ -12,6 +12,7 @@ from pydantic_core import PydanticSerializationError
 from app.domain.artifacts import Artifact
 from app.domain.reasons import Reason, ReasonCode
 from app.domain.states import SessionStatus
+from leadhand.models.counts import Counts
 from leadhand.models.verdicts import VerdictWord
 
 Verdict = VerdictWord
@@ -72,6 +73,8 @@ class Gate(BaseModel):
     gate: str
     passed: bool
     said: str = ""
+    #: The tests that it ran, if they are known.
+    counts: Counts | None = None
     #: Whether it passed on the same work before and was not run again.
     kept: bool = False
 
@@ -132,6 +135,8 @@ class Outcome(BaseModel):
     ended_ms: int | None = None
     #: The rule that decided the verdict, for diagnosis.
     decided_by: str | None = None
+    #: Of a command that checks: the tests that it ran, if they are known.
+    counts: Counts | None = None
     #: Of a rubric check.
     ruling: Ruling | None = None
     usage: Usage | None = None

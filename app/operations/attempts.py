@@ -433,7 +433,9 @@ def outcome_fields(outcome: Outcome) -> dict[str, JsonValue]:
 
 
 def _teaser(outcome: Outcome) -> str:
-    """The beginning of an answer, or the end of a failing program's output."""
+    """The beginning of an answer, the counts of tests, or the end of a failing program's output."""
+    if outcome.counts is not None and outcome.verdict == "accept":
+        return outcome.counts.text
     is_output = outcome.decided_by in ("exit_code", "raised") and outcome.verdict != "accept"
     return last_lines(outcome.text, TEASER) if is_output else outcome.text[:TEASER]
 

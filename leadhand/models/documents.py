@@ -118,6 +118,11 @@ class Checker(Document):
     timeout_s: Seconds = CHECK_TIMEOUT_S
     #: A callable or tool that takes milliseconds and may share its process with other calls.
     quick: StrictBool = False
+    #: Of a command: the JUnit report that it writes, or `none`: then its exit code alone decides.
+    #: By default each pytest that it starts is asked for one, and known outputs are read.
+    report: FileName | None = None
+    #: Of a command: whether exit code 0 accepts if no test ran, or no report came.
+    allow_empty: StrictBool = False
 
     @model_validator(mode="before")
     @classmethod
@@ -147,6 +152,8 @@ class Checker(Document):
             raise ValueError("agent and model belong to a checker with a prompt or a rubric")
         if self.quick and self.callable is None and self.tool is None:
             raise ValueError("quick belongs to a callable or a tool")
+        if self.command is None and (self.report is not None or self.allow_empty):
+            raise ValueError("report and allow_empty belong to a command")
         return self
 
 

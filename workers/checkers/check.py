@@ -9,9 +9,11 @@ from pydantic import JsonValue
 
 from app.domain.outcomes import Outcome
 from leadhand.functions.arguments import offered_arguments
+from leadhand.models.documents import Checker
 from leadhand.models.pipelines import hidden_exit_code
 from workers.agents.ask import agent_named, ask
 from workers.checkers.checker_model import checker_model
+from workers.checkers.commands import run_command
 from workers.checkers.rubric_check import by_rubric
 from workers.checkers.verdicts import (
     agent_verdict,
@@ -19,7 +21,6 @@ from workers.checkers.verdicts import (
     function_verdict,
     not_started,
 )
-from workers.processes.process import run
 from workers.processes.warm_pool import Call
 from workers.prompts.build import checker_prompt
 from workers.prompts.inputs import CheckInputs
@@ -32,7 +33,7 @@ def check(task: BodyTask, cancel: threading.Event) -> Outcome:
     given = CheckInputs.model_validate(task.inputs)
     timeout_s = min(given.checker.timeout_s, task.timeout_s)
     if given.checker.command is not None:
-        return _by_command(task, given.checker.command, timeout_s, cancel)
+        return _by_command(task, given.checker, timeout_s, cancel)
     if given.checker.rubric is not None:
         return by_rubric(task, given, given.checker.rubric, timeout_s, cancel)
     if given.checker.callable is not None:
@@ -42,10 +43,13 @@ def check(task: BodyTask, cancel: threading.Event) -> Outcome:
     return _by_agent(task, given, timeout_s, cancel)
 
 
-def _by_command(task: BodyTask, line: str, timeout_s: float, cancel: threading.Event) -> Outcome:
-    result = run(task.command(line, timeout_s=timeout_s), cancel)
-    verdict = command_verdict(result, timeout_s=timeout_s)
-    hidden = hidden_exit_code(line) if task.iteration == 1 else None  # once in a loop
+def _by_command(
+    task: BodyTask, checker: Checker, timeout_s: float, cancel: threading.Event
+) -> Outcome:
+    ran = run_command(task, checker, timeout_s=timeout_s, cancel=cancel)
+    verdict = command_verdict(ran, timeout_s=timeout_s)
+    # Once in a loop.
+    hidden = hidden_exit_code(checker.command or "") if task.iteration == 1 else None
     return verdict.model_copy(update={"warning": hidden}) if hidden else verdict
 
 

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, JsonValue
 from app.domain.outcomes import Gate, Outcome, Verdict
 from app.domain.reasons import Reason, ReasonCode
 from app.truncate import cut
+from leadhand.models.counts import Counts
 from leadhand.models.documents import Rule
 from workers.prompts.build import FEEDBACK_LIMIT
 from workers.task.inputs import NOT_JUDGED, Check, JudgeInputs
@@ -28,6 +29,8 @@ class Judged(BaseModel):
     #: The checker's answer as it was given, where the feedback was parsed from it.
     raw: str | None = None
     exit_code: int | None = None
+    #: The tests that it ran; None if they are not known.
+    counts: Counts | None = None
     started_ms: int | None = None
     ended_ms: int | None = None
     decided_by: str | None = None
@@ -50,9 +53,9 @@ class Judged(BaseModel):
 
     @property
     def entry(self) -> JsonValue:
-        """Return the check as JSON for the ledger; `verdict` is always present."""
+        """Return the check as JSON for the ledger; `verdict` and `counts` are always present."""
         dumped = self.model_dump(mode="json", exclude_none=True)
-        return {"name": self.name, "verdict": self.verdict, **dumped}
+        return {"name": self.name, "verdict": self.verdict, "counts": None, **dumped}
 
 
 class Judgement(BaseModel):
@@ -144,6 +147,7 @@ def _judged(check: Check) -> Judged:
         ),
         raw=None if outcome.raw is None else cut(outcome.raw, CHECK_LIMIT),
         exit_code=outcome.exit_code,
+        counts=outcome.counts,
         started_ms=outcome.started_ms,
         ended_ms=outcome.ended_ms,
         decided_by=outcome.decided_by,

@@ -9,8 +9,10 @@ from pathlib import Path
 from app.domain.outcomes import Gate, Outcome, Ruling
 from app.domain.reasons import ReasonCode
 from app.truncate import cut
+from leadhand.models.documents import Checker
 from workers.agents.ask import agent_named, ask
 from workers.checkers.checker_model import checker_model
+from workers.checkers.commands import CommandRun, run_command
 from workers.checkers.rubric import (
     TIMED_OUT,
     Rubric,
@@ -28,7 +30,7 @@ from workers.processes.exit_outcome import (
     failed_outcome,
     why_not_started,
 )
-from workers.processes.process import ProcessResult, run
+from workers.processes.process import ProcessResult
 from workers.prompts.build import checker_prompt
 from workers.prompts.inputs import CheckInputs
 from workers.task.task import BodyTask
@@ -98,19 +100,21 @@ def _gates(
             gates.append(Gate(gate=line, passed=True, kept=True))
             continue
         left_s = max(0.1, deadline - time.monotonic())
-        result = run(task.command(line, timeout_s=left_s), cancel)
-        gates.append(_gate(line, result))
+        ran = run_command(task, Checker(command=line), timeout_s=left_s, cancel=cancel)
+        result = ran.result
+        gates.append(_gate(line, ran))
         if result.cancelled:
             break
     return gates, result
 
 
-def _gate(line: str, result: ProcessResult) -> Gate:
-    if result.succeeded:
-        return Gate(gate=line, passed=True)
-    why = why_not_started(result)
+def _gate(line: str, ran: CommandRun) -> Gate:
+    result, counts = ran.result, None if ran.tests is None else ran.tests.counts
+    if result.succeeded and not ran.refusal:
+        return Gate(gate=line, passed=True, counts=counts)
+    why = why_not_started(result) or ran.refusal
     output = why or (TIMED_OUT if result.timed_out else describe_end(result))
-    return Gate(gate=line, passed=False, said=cut(output, _SAID))
+    return Gate(gate=line, passed=False, said=cut(output, _SAID), counts=counts)
 
 
 def _passed_before(given: CheckInputs) -> frozenset[str]:

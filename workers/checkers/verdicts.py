@@ -11,6 +11,7 @@ from app.truncate import cut
 from leadhand.models.verdicts import DecidedBy, parse_verdict, verdict_word
 from workers.agents.answer import Answer
 from workers.agents.output_parser import TEXT_LIMIT
+from workers.checkers.commands import CommandRun
 from workers.processes.exit_outcome import (
     add_process_facts,
     describe_end,
@@ -21,21 +22,32 @@ from workers.processes.exit_outcome import (
 from workers.processes.process import ProcessResult
 from workers.task.call_result import CallResult
 
-_Rule = Literal["exit_code", "timeout", "not_started", "failed", "empty", "returned", "raised"]
+_Rule = Literal[
+    "exit_code", "timeout", "not_started", "failed", "empty", "returned", "raised", "tests"
+]
 
 _BY_BOOL: Mapping[bool, Verdict] = {True: "accept", False: "retry"}
 
 
-def command_verdict(result: ProcessResult, *, timeout_s: float) -> Outcome:
-    """Returns accept for exit code 0, retry for others and a timeout, terminate if not started."""
+def command_verdict(ran: CommandRun, *, timeout_s: float) -> Outcome:
+    """Returns accept for exit code 0, retry for others and a timeout, terminate if not started.
+
+    Exit code 0 is a retry too if the tests that it reports did not pass.
+    """
+    result = ran.result
     early = _early_end(result, who="Checker command", timeout_s=timeout_s)
     if early is not None:
         return early
-    if result.exit_code == 0:
-        return _verdict("accept", result.stdout.text.strip(), "exit_code", result)
     output = [text for text in (result.stdout.text.strip(), result.stderr.text.strip()) if text]
-    feedback = "\n".join(output) or f"Command {describe_end(result)}"
-    return _verdict("retry", feedback, "exit_code", result)
+    if ran.refusal:
+        outcome = _verdict("retry", "\n\n".join([ran.refusal, *output]), "tests", result)
+    elif result.exit_code == 0:
+        outcome = _verdict("accept", result.stdout.text.strip(), "exit_code", result)
+    else:
+        feedback = "\n".join(output) or f"Command {describe_end(result)}"
+        outcome = _verdict("retry", feedback, "exit_code", result)
+    counts = None if ran.tests is None else ran.tests.counts
+    return outcome.model_copy(update={"counts": counts})
 
 
 def agent_verdict(name: str, answer: Answer, *, timeout_s: float) -> Outcome:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 #: Variables that every body gets.
 PLAIN = frozenset({"PATH", "HOME", "LANG", "TERM", "TMPDIR", "USER", "SHELL", "VIRTUAL_ENV"})
@@ -14,6 +16,8 @@ SESSION_TOKEN = "LEADHAND_SESSION_TOKEN"  # noqa: S105 - its name
 
 #: The name by which clients know this host; a body's own commands then use the same stacks.
 _PLACE = "LEADHAND_PLACE"
+#: Options that pytest reads before those of its command line.
+_PYTEST_OPTIONS = "PYTEST_ADDOPTS"
 
 
 def clean(inherited: Mapping[str, str], *, named: Iterable[str] = ()) -> dict[str, str]:
@@ -36,6 +40,16 @@ def settings_as_variables(settings: Sequence[tuple[str, str]]) -> dict[str, str]
     for number, (name, value) in enumerate(settings):
         variables |= {f"GIT_CONFIG_KEY_{number}": name, f"GIT_CONFIG_VALUE_{number}": value}
     return variables
+
+
+def with_pytest_report(env: Mapping[str, str], path: Path) -> dict[str, str]:
+    """Returns an environment in which pytest writes its JUnit report to a path.
+
+    >>> with_pytest_report({"PYTEST_ADDOPTS": "-x"}, Path("/a b"))
+    {'PYTEST_ADDOPTS': "-x --junitxml='/a b'"}
+    """
+    option = f"--junitxml={shlex.quote(str(path))}"
+    return {**env, _PYTEST_OPTIONS: f"{env.get(_PYTEST_OPTIONS, '')} {option}".strip()}
 
 
 def is_plain(name: str) -> bool:

@@ -35,6 +35,8 @@ _POLL_S = 0.05
 _CHUNK = 64 * 1024
 #: The most bytes read from a pipe after its tree has ended.
 _DRAIN_BYTES = 1024 * 1024
+#: The longest report.
+REPORT_BYTES = 32 * 1024 * 1024
 
 #: The programs that sign commits for git, and those that ask for a passphrase for them; not daemons
 #: that a signature leaves behind, such as gpg-agent.
@@ -63,6 +65,8 @@ class Command:
     prompt: str | None = None
     #: The doer's answer for a program that judges it: LEADHAND_RESULT_FILE names its file.
     result: str | None = None
+    #: A named pipe to make, into which the command may write a report.
+    report: Path | None = None
     #: Whether standard input is the prompt; otherwise it is empty.
     feeds_prompt: bool = True
     grace_s: float = GRACE_S
@@ -100,6 +104,8 @@ class ProcessResult:
     not_started: str | None = None
     #: What was missing: the folder, the program, permission to run it, or room for its arguments.
     lacks: Lack | None = None
+    #: What was written into the pipe for its report, up to REPORT_BYTES and one chunk more.
+    report: bytes = b""
 
     @property
     def succeeded(self) -> bool:
@@ -138,8 +144,13 @@ class _Run:
         self._ended_ms: int | None = None
         self._why: End | None = None
         self._signer = ""
+        self._report, self._report_pipe = bytearray(), _open_report(command)
         until = command.until()
-        self._process, lifeline, self._status_pipe = _launch(command, self._mark, until=until)
+        try:
+            self._process, lifeline, self._status_pipe = _launch(command, self._mark, until=until)
+        except BaseException:
+            self._close_report()
+            raise
         self._renewal = LeaseRenewal(lifeline, command.until, sent=until)
 
     def __enter__(self) -> Self:
@@ -154,6 +165,7 @@ class _Run:
         self._renewal.cut()
         self._collect_launcher()
         os.close(self._status_pipe)
+        self._close_report()
         for pipe in (self._process.stdout, self._process.stderr):
             if pipe is not None:
                 pipe.close()
@@ -194,6 +206,7 @@ class _Run:
             through_shell=isinstance(self._command.line, str),
             not_started=_why_refused(word, rest, self._command),
             lacks=_lack(word, rest, self._command),
+            report=bytes(self._report),
         )
 
     def _listen(self, selector: selectors.BaseSelector) -> None:
@@ -204,6 +217,8 @@ class _Run:
             (self._process.stderr.fileno(), self._take_stderr),
             (self._status_pipe, self._take_status),
         ]
+        if self._report_pipe is not None:
+            takers.append((self._report_pipe, self._take_report))
         for pipe, take in takers:
             os.set_blocking(pipe, False)
             selector.register(pipe, selectors.EVENT_READ, take)
@@ -228,6 +243,10 @@ class _Run:
         if self._command.on_read is not None:
             self._command.on_read("stderr", chunk)
 
+    def _take_report(self, chunk: bytes) -> None:
+        if len(self._report) <= REPORT_BYTES:
+            self._report += chunk
+
     def _take_status(self, chunk: bytes) -> None:
         self._status += chunk
         self._ended_ms = self._ended_ms or _now_ms()
@@ -242,16 +261,25 @@ class _Run:
 
     def _drain_pipes(self) -> None:
         """Read the rest of the pipes without blocking: an orphan may hold them open."""
-        for pipe, take in (
-            (self._process.stdout, self._take_stdout),
-            (self._process.stderr, self._take_stderr),
-        ):
-            assert pipe is not None
+        assert self._process.stdout is not None
+        assert self._process.stderr is not None
+        takers = [
+            (self._process.stdout.fileno(), self._take_stdout),
+            (self._process.stderr.fileno(), self._take_stderr),
+        ]
+        if self._report_pipe is not None:
+            takers.append((self._report_pipe, self._take_report))
+        for pipe, take in takers:
             taken = 0
             with contextlib.suppress(BlockingIOError):
-                while taken < _DRAIN_BYTES and (chunk := os.read(pipe.fileno(), _CHUNK)):
+                while taken < _DRAIN_BYTES and (chunk := os.read(pipe, _CHUNK)):
                     take(chunk)
                     taken += len(chunk)
+
+    def _close_report(self) -> None:
+        if self._report_pipe is not None and self._command.report is not None:
+            os.close(self._report_pipe)
+            self._command.report.unlink(missing_ok=True)
 
     def _collect_launcher(self) -> None:
         """Wait for the launcher to end; kill the orphans that it left."""
@@ -272,6 +300,19 @@ def _find_signer(launcher_pid: int) -> str:
                 if _SIGNER.fullmatch(process.name()):
                     return process.name()
     return ""
+
+
+def _open_report(command: Command) -> int | None:
+    """Make the pipe for a command's report and open it; None if it has none.
+
+    It is open for writing too, so that it does not end between two programs that report.
+    """
+    if command.report is None:
+        return None
+    claim_session_folder(command.report.parent)
+    command.report.unlink(missing_ok=True)
+    os.mkfifo(command.report, 0o600)
+    return os.open(command.report, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
 def _launch(

@@ -115,15 +115,19 @@ class BodyTask:
         variables: Iterable[str] = (),
         on_output: Callable[[bytes], None] | None = None,
         shows_stdout: bool = True,
+        report: Path | None = None,
     ) -> Command:
         """Build a command that runs in the step's folder and environment, within its time limits.
 
-        Its output is shown while it runs; its standard output only with `shows_stdout`.
+        Its output is shown while it runs; its standard output only with `shows_stdout`. Each
+        pytest that it starts writes its report into the pipe `report`.
         """
+        env = self._environment(variables)
         return Command(
             line=line,
             cwd=self.folder,
-            env=self._environment(variables),
+            env=env if report is None else environment.with_pytest_report(env, report),
+            report=report,
             spill=self.spill,
             timeout_s=self.timeout_s if timeout_s is None else min(timeout_s, self.timeout_s),
             prompt=prompt,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from leadhand.models.counts import counts_text
 from leadhand.models.views import LedgerEntry
 
 
@@ -17,6 +18,8 @@ class Cell(NamedTuple):
     feedback: str
     #: Its number among the checks of the iteration.
     number: int
+    #: The tests that it ran; '' if they are not known.
+    counts: str = ""
 
 
 class Row(NamedTuple):
@@ -74,6 +77,7 @@ def cells_of(entry: LedgerEntry) -> list[Cell]:
             verdict=None if check.get("verdict") is None else str(check["verdict"]),
             feedback=str(check.get("feedback") or ""),
             number=number,
+            counts=counts_text(check.get("counts")),
         )
         for number, check in enumerate(entry.checks)
     ]

@@ -12,6 +12,7 @@ from leadhand.cli.render.result_text import work_lines
 from leadhand.cli.render.step_tree import step_lines
 from leadhand.cli.render.tables import plural
 from leadhand.cli.render.times import local_time, with_local_times
+from leadhand.models.counts import counts_text
 from leadhand.models.text import block, plain, reason_text
 from leadhand.models.views import (
     LedgerEntry,
@@ -200,7 +201,9 @@ def _iteration(entry: LedgerEntry, *, name: str, copied: bool) -> Iterator[str]:
         yield "  doer"
     yield from _some(entry.work)
     for check in entry.checks:
-        yield f"  {plain(check.get('name'))}: {plain(check.get('verdict'))}{_duration(check)}"
+        counts = counts_text(check.get("counts"))
+        took = f"{_duration(check)}{counts and f', {counts}'}"
+        yield f"  {plain(check.get('name'))}: {plain(check.get('verdict'))}{took}"
         yield from _some(str(check.get("feedback") or ""))
         if check.get("raw"):
             yield "  the whole answer:"

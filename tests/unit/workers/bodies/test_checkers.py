@@ -159,8 +159,11 @@ def test_the_judge_keeps_every_check(body) -> None:
     assert outcome.text == "## tests (retry)\n\ntwo fail"
     assert outcome.value == {
         "checks": [
-            {"name": "tests", "verdict": "retry", "feedback": "two fail", "exit_code": 1},
-            {"name": "lint", "verdict": "accept", "feedback": ""},
+            {
+                "name": "tests", "verdict": "retry", "counts": None, "feedback": "two fail",
+                "exit_code": 1,
+            },
+            {"name": "lint", "verdict": "accept", "counts": None, "feedback": ""},
         ]
     }
 

@@ -1,0 +1,139 @@
+"""Runs the commands of checkers and gates, and reads which tests they ran."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from glob import glob
+from pathlib import Path
+from typing import NamedTuple
+
+from leadhand.models.documents import Checker
+from workers.checkers.reports import ReportUnreadable, TestRun, joined, read_junit
+from workers.checkers.runners import RunnerCommand, read_command
+from workers.processes.process import REPORT_BYTES, ProcessResult, run
+from workers.task.task import BodyTask
+
+#: The value of a checker's `report` with which no report is asked for or read.
+NO_REPORT = "none"
+#: Names of failed tests that a text lists.
+_NAMES = 10
+
+#: A file's inode, times and size; None where there is none.
+_Stamp = tuple[int, int, int] | None
+
+
+class CommandRun(NamedTuple):
+    """One run of a command that checks."""
+
+    result: ProcessResult
+    #: The tests that it ran; None if they are not known.
+    tests: TestRun | None
+    #: Why its exit code 0 does not accept; '' if it does.
+    refusal: str
+
+
+def run_command(
+    task: BodyTask, checker: Checker, *, timeout_s: float, cancel: threading.Event
+) -> CommandRun:
+    """Runs a checker's command, with a report of each pytest that it starts."""
+    line = checker.command or ""
+    words = read_command(line)
+    if checker.report == NO_REPORT or words.lists_only:
+        return CommandRun(run(task.command(line, timeout_s=timeout_s), cancel), None, "")
+    pipe = task.spill / "report.xml"
+    files = words.reports if checker.report is None else (checker.report,)
+    before = _stamps(task.folder, files)
+    result = run(task.command(line, timeout_s=timeout_s, report=pipe), cancel)
+    try:
+        tests = joined([read_junit(_bounded(result.report)), *_read(task.folder, files, before)])
+        why = "there is none"
+    except ReportUnreadable as error:
+        tests, why = None, f"it cannot be read: {error}"
+    refusal = _refusal(checker, words, tests, why) if result.succeeded else ""
+    return CommandRun(_without_report_line(result, pipe), tests, refusal)
+
+
+def _refusal(checker: Checker, words: RunnerCommand, tests: TestRun | None, why: str) -> str:
+    """Why exit code 0 does not accept; '' if it does."""
+    first = "The command exited with 0, but"
+    is_promised = checker.report is not None or words.runs_pytest
+    if tests is None:
+        if not is_promised or checker.allow_empty:
+            return ""
+        what = checker.report or "pytest's report"
+        return (
+            f"{first} {what} is missing ({why}): the tests did not run to their end."
+            " With `report: none` the checker's exit code alone decides."
+        )
+    counts = tests.counts
+    if counts.failed and (checker.report is not None or words.fails_with_tests):
+        return (
+            f"{first} {counts.failed} of {counts.collected} tests failed: {_listed(tests.failed)}."
+            " With `report: none` the checker's exit code alone decides."
+        )
+    if counts.passed or counts.failed or checker.allow_empty:
+        return ""
+    return f"{first} no test ran: {counts.text}. With `allow_empty: true` the checker accepts this."
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
+    return ", ".join(names[:_NAMES]) + more
+
+
+def _stamps(folder: Path, files: Sequence[str]) -> dict[Path, _Stamp]:
+    return {path: _stamp(path) for name in files for path in _found(folder, name)}
+
+
+def _found(folder: Path, name: str) -> list[Path]:
+    """The file of this name, or the files of a pattern such as `reports/TEST-*.xml`."""
+    if "*" not in name:
+        return [folder / name]
+    found = glob(name, root_dir=folder, recursive=True)  # noqa: PTH207 - it may be absolute
+    return [folder / one for one in sorted(found)]
+
+
+def _stamp(path: Path) -> _Stamp:
+    with suppress(OSError):
+        found = path.stat()
+        return found.st_ino, found.st_ctime_ns, found.st_size
+    return None
+
+
+def _read(
+    folder: Path, files: Sequence[str], before: Mapping[Path, _Stamp]
+) -> list[TestRun | None]:
+    """Reads the reports that were written since; one of an earlier run counts for nothing."""
+    paths = [path for name in files for path in _found(folder, name)]
+    fresh = [path for path in paths if _stamp(path) not in (None, before.get(path))]
+    return [read_junit(_contents(path)) for path in fresh]
+
+
+def _contents(path: Path) -> bytes:
+    try:
+        opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(opened, "rb") as file:
+            if not stat.S_ISREG(os.fstat(opened).st_mode):
+                raise ReportUnreadable(f"{path.name} is no file")
+            return _bounded(file.read(REPORT_BYTES + 1))
+    except OSError as error:
+        raise ReportUnreadable(error.strerror or str(error)) from error
+
+
+def _bounded(data: bytes) -> bytes:
+    if len(data) > REPORT_BYTES:
+        raise ReportUnreadable(f"it is longer than {REPORT_BYTES >> 20} MiB")
+    return data
+
+
+def _without_report_line(result: ProcessResult, pipe: Path) -> ProcessResult:
+    """The result without pytest's line about our report, whose path differs in each attempt."""
+    line = re.compile(rf"^.*generated xml file: {re.escape(str(pipe))}.*(?:\n|\Z)", re.MULTILINE)
+    shown = replace(result.stdout, text=line.sub("", result.stdout.text))
+    return replace(result, stdout=shown)
