@@ -95,7 +95,7 @@ class Audit:
         """
         after, keys = self._shelves.scan(int(cursor or 0), KEYS)
         seen = [_classify(key, self._store.keys.everywhere("")) for key in keys]
-        # Nothing else can be read from a key of a wrong type. Who owns a key may be repaired before.
+        # Nothing else can be read from a key of a wrong type; owners of others are repaired first.
         found = list(self._keys(seen, types=True, repair=repair))
         if not cursor:
             found += _readable(self._broker(repair=repair))
