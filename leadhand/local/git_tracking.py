@@ -7,15 +7,11 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
+from leadhand.models.git_settings import QUIET
+
 _TIMEOUT_S = 10.0
 #: Settings against file-system monitors, hooks and nested bare repositories.
 _SETTINGS = ("core.fsmonitor=false", "core.hooksPath=/dev/null", "safe.bareRepository=explicit")
-_VARIABLES = {
-    "GIT_ALLOW_PROTOCOL": "none",
-    "GIT_NO_LAZY_FETCH": "1",
-    "GIT_OPTIONAL_LOCKS": "0",
-    "GIT_TERMINAL_PROMPT": "0",
-}
 
 
 def is_tracked(folder: Path, env: Mapping[str, str]) -> bool:
@@ -29,8 +25,7 @@ def is_tracked(folder: Path, env: Mapping[str, str]) -> bool:
         listed = subprocess.run(  # noqa: S603 - an argv, no shell
             [program, *settings, "ls-files", "-z", "--", f":(icase,literal){folder.name}"],
             cwd=above,
-            env={name: text for name, text in env.items() if not name.startswith("GIT_")}
-            | _VARIABLES,
+            env={**{n: text for n, text in env.items() if not n.startswith("GIT_")}, **QUIET},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=_TIMEOUT_S,

@@ -21,8 +21,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
 
+from leadhand.models.git_settings import (
+    LIST_FILTERS,
+    QUIET,
+    filters_in,
+    run_programs,
+    without_filters,
+)
 from workers.processes import environment
-from workers.processes.environment import settings_as_variables
 from workers.processes.own_folders import claim_session_folder
 
 #: The timeout of a snapshot or diff, in seconds.
@@ -43,10 +49,6 @@ _PLAIN = (
     "core.autocrlf=false", "core.safecrlf=false", "advice.addEmbeddedRepo=false",
     "submodule.recurse=false",
 )  # fmt: skip
-
-
-#: The settings of a filter that name a program.
-_PROGRAMS = ("clean", "smudge", "process")
 
 
 #: Why a folder has no git snapshot.
@@ -253,19 +255,10 @@ class Worktree:
         return prefix.strip("\n")
 
     def _without_filters(self) -> dict[str, str]:
-        """Variables that disable the repository's filters: each is a program of its choice.
-
-        A `-c` option would end the name at its first `=`. Raises OSError if git does not obey.
-        """
-        drivers = sorted({name.rpartition(".")[0] for name in self._filters({})})
-        settings = [
-            (f"{driver}.{part}", value)
-            for driver in drivers
-            for part, value in (*((part, "") for part in _PROGRAMS), ("required", "false"))
-        ]
-        disabled = settings_as_variables(settings)
-        left = self._filters(disabled) if drivers else {}
-        if any(value for name, value in left.items() if name.rpartition(".")[2] in _PROGRAMS):
+        """Variables that disable the repository's filters. Raises OSError if git disobeys."""
+        filters = self._filters({})
+        disabled = without_filters(filters, {})
+        if filters and run_programs(self._filters(disabled)):
             raise OSError(
                 errno.ENOTSUP, "git is older than 2.31 and cannot be told to run no filter"
             )
@@ -274,15 +267,11 @@ class Worktree:
     def _filters(self, variables: Mapping[str, str]) -> dict[str, str]:
         """The settings of the repository's filters, by name, with these variables for git."""
         try:
-            listed = self._run_git(
-                "config", "-z", "--get-regexp", r"^filter\.", own=False, variables=variables
-            )
+            return filters_in(self._run_git(*LIST_FILTERS, own=False, variables=variables))
         except subprocess.CalledProcessError as error:
             if error.returncode != 1:  # which means that there is none
                 raise
             return {}
-        lines = (os.fsdecode(line).partition("\n") for line in listed.split(b"\0") if line)
-        return {name: value for name, _, value in lines}
 
     def _git(self, *arguments: str, own: bool = True, index: Path | None = None) -> str:
         output = self._run_git(*arguments, own=own, index=index)
@@ -325,10 +314,7 @@ class Worktree:
 
     def _environment(self, *, own: bool) -> dict[str, str]:
         """The environment of git, without the worker's secrets: a repository may name programs."""
-        plain = {**environment.clean(environment.inherited()), "LC_ALL": "C"}
-        plain |= {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0"}
-        # Missing objects are not fetched: a remote may name a program too.
-        plain |= {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none"}
+        plain = {**environment.clean(environment.inherited()), "LC_ALL": "C", **QUIET}
         return plain | (self._env or {}) if own else plain
 
     def _files_digest(self) -> str | None:

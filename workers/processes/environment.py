@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 #: Variables that every body gets.
@@ -28,18 +28,6 @@ def clean(inherited: Mapping[str, str], *, named: Iterable[str] = ()) -> dict[st
     """
     passed = {name for name in named if not name.startswith(OURS)}
     return {name: value for name, value in inherited.items() if name in passed or is_plain(name)}
-
-
-def settings_as_variables(settings: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """Returns the variables that set git's settings: names and values of any characters.
-
-    >>> settings_as_variables([("filter.a=b.clean", "")])
-    {'GIT_CONFIG_COUNT': '1', 'GIT_CONFIG_KEY_0': 'filter.a=b.clean', 'GIT_CONFIG_VALUE_0': ''}
-    """
-    variables = {"GIT_CONFIG_COUNT": str(len(settings))} if settings else {}
-    for number, (name, value) in enumerate(settings):
-        variables |= {f"GIT_CONFIG_KEY_{number}": name, f"GIT_CONFIG_VALUE_{number}": value}
-    return variables
 
 
 def with_pytest_report(env: Mapping[str, str], path: Path) -> dict[str, str]:

@@ -13,17 +13,27 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO, NamedTuple
 
 from leadhand.cli.guards.config import AFTER, GateConfig, GuardConfig
+from leadhand.models.git_settings import (
+    LIST_FILTERS,
+    QUIET,
+    filters_in,
+    run_programs,
+    without_filters,
+)
 from leadhand.models.guards import GateResult, Outcome
 from leadhand.models.text import render_terminal
 
 #: Changes of the working tree, without the repository's own programs: this gate needs no approval.
+#: In a submodule, its own configuration would apply.
 _STATUS = (
     "git -c core.fsmonitor=false -c core.hooksPath=/dev/null status --porcelain=v1"
-    " --untracked-files=all"
+    " --untracked-files=all --ignore-submodules=dirty"
 )
+_GIT_S = 10.0
 #: The end of an output that is kept, and of that what is read for it; guidance shows less.
 _READ, _RENDERED = 12_000, 1_000_000
 #: Seconds between two signs of life to the API, and between two looks for the end of the hook.
@@ -125,7 +135,11 @@ class Gates:
 
     def _docs(self, gate: GateConfig) -> GateResult:
         """Fails if code has changed in the working tree and no documentation has."""
-        ran = self._command(_STATUS, gate)
+        variables = self._without_filters()
+        if variables is None:
+            why = "git cannot be told to run no filter of the repository"
+            return self._result("docs", gate, "skipped", why)
+        ran = self._command(_STATUS, gate, {**QUIET, **variables})
         paths = [_path_of(line) for line in ran.output.splitlines()]
         if ran.code != 0:
             return self._result("docs", gate, "skipped", "git status does not answer")
@@ -134,6 +148,26 @@ class Gates:
         if docs or not code:
             return self._result("docs", gate, "passed", "")
         return self._result("docs", gate, "failed", "\n".join(code[:30]))
+
+    def _without_filters(self) -> dict[str, str] | None:
+        """The variables with which git runs no filter here; None if it disobeys or fails."""
+        try:
+            filters = self._filters({})
+            variables = without_filters(filters, self._env)
+            obeys = not filters or not run_programs(self._filters(variables))
+        except (OSError, subprocess.SubprocessError):
+            return None
+        return variables if obeys else None
+
+    def _filters(self, variables: Mapping[str, str]) -> dict[str, str]:
+        command, env = ["git", *LIST_FILTERS], {**self._env, **QUIET, **variables}
+        listed = subprocess.run(  # noqa: S603 - git, with fixed arguments
+            command, cwd=self._folder, env=env, stdin=subprocess.DEVNULL, capture_output=True,
+            timeout=_GIT_S, check=False,
+        )  # fmt: skip
+        if listed.returncode > 1:  # 1: it has none
+            raise subprocess.CalledProcessError(listed.returncode, command)
+        return filters_in(listed.stdout)
 
     def _pull_request(self, name: str, gate: GateConfig) -> GateResult:
         """`pr` fails without a pull request, `review` with one that has open comments."""
@@ -169,14 +203,16 @@ class Gates:
     def _in_git(self) -> bool:
         return any((folder / ".git").exists() for folder in (self._folder, *self._folder.parents))
 
-    def _command(self, command: str, gate: GateConfig) -> Ran:
+    def _command(
+        self, command: str, gate: GateConfig, variables: Mapping[str, str] = MappingProxyType({})
+    ) -> Ran:
         """Run a command in a process group of its own, which ends with it."""
         until = min(self._until, time.monotonic() + (gate.timeout_s or 0.0))
         with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as given:
             given.write(json.dumps(self._event).encode(errors="replace"))
             given.seek(0)
             process = subprocess.Popen(  # noqa: S602 - a gate is the user's own shell command
-                command, shell=True, cwd=self._folder, env=self._env,
+                command, shell=True, cwd=self._folder, env={**self._env, **variables},
                 stdin=given, stdout=output, stderr=output, start_new_session=True,
             )  # fmt: skip
             try:

@@ -151,6 +151,28 @@ def test_changed_code_needs_changed_documentation(
         assert result.output == files[0]
 
 
+def test_gate_of_documentation_runs_no_program_of_the_repository(
+    repository: Path, tmp_path: Path
+) -> None:
+    marker = tmp_path / "ran"
+    inner = repository / "inner"
+    inner.mkdir()
+    for folder in (inner, repository):
+        git(folder, "init", "-q")
+        (folder / ".gitattributes").write_text("* filter=a=b.C\n")
+        (folder / "a.py").write_text("x")
+        git(folder, "add", ".")
+        git(folder, "commit", "-qm", "one")
+        git(folder, "config", "filter.a=b.C.clean", f"touch {marker}; cat")
+        git(folder, "config", "filter.a=b.C.required", "true")
+        (folder / "a.py").write_text("y")
+    (result,) = gates(repository, order=["docs"])
+    assert (result.outcome, result.output) == ("failed", "a.py")
+    assert not marker.exists()
+    git(repository, "status")
+    assert marker.exists(), "the filter works"
+
+
 def test_staged_documentation_counts(repository: Path) -> None:
     (repository / "a.py").write_text("x")
     (repository / "README.md").write_text("x")

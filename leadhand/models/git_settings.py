@@ -1,0 +1,71 @@
+"""Settings with which git runs no program that a repository names (pure)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+#: The settings of a filter that name a program.
+_PROGRAMS = ("clean", "smudge", "process")
+
+#: Lists the filters of a repository, for `filters_in`.
+LIST_FILTERS = ("config", "-z", "--get-regexp", r"^filter\.")
+
+#: Variables with which git asks nothing, writes no index and fetches nothing: a remote may name a
+#: program, too.
+QUIET: Mapping[str, str] = MappingProxyType({
+    "GIT_ALLOW_PROTOCOL": "none",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_TERMINAL_PROMPT": "0",
+})  # fmt: skip
+
+
+def filters_in(listed: bytes) -> dict[str, str]:
+    r"""Returns the settings of filters by name, as LIST_FILTERS prints them.
+
+    >>> filters_in(b"filter.a=b.clean\ncat\0filter.x.required\ntrue\0")
+    {'filter.a=b.clean': 'cat', 'filter.x.required': 'true'}
+    """
+    lines = (os.fsdecode(line).partition("\n") for line in listed.split(b"\0") if line)
+    return {name: value for name, _, value in lines}
+
+
+def run_programs(filters: Mapping[str, str]) -> bool:
+    """Whether git runs a program for one of these filters.
+
+    >>> run_programs({"filter.a.clean": ""}), run_programs({"filter.a.clean": "cat"})
+    (False, True)
+    """
+    return any(filters[name] and name.rpartition(".")[2] in _PROGRAMS for name in filters)
+
+
+def without_filters(filters: Mapping[str, str], env: Mapping[str, str]) -> dict[str, str]:
+    """Returns variables that disable filters: each is a program of the repository's choice.
+
+    A `-c` option would end the name at its first `=`.
+    """
+    drivers = sorted({name.rpartition(".")[0] for name in filters})
+    settings = [
+        (f"{driver}.{part}", value)
+        for driver in drivers
+        for part, value in (*((part, "") for part in _PROGRAMS), ("required", "false"))
+    ]
+    return settings_as_variables(settings, env)
+
+
+def settings_as_variables(
+    settings: Sequence[tuple[str, str]], env: Mapping[str, str]
+) -> dict[str, str]:
+    """Returns variables that set git's settings, beside those that an environment has.
+
+    >>> settings_as_variables([("filter.a=b.clean", "")], {"GIT_CONFIG_COUNT": "2"})
+    {'GIT_CONFIG_COUNT': '3', 'GIT_CONFIG_KEY_2': 'filter.a=b.clean', 'GIT_CONFIG_VALUE_2': ''}
+    """
+    text = env.get("GIT_CONFIG_COUNT", "")
+    first = int(text) if text.isdecimal() else 0
+    variables = {"GIT_CONFIG_COUNT": str(first + len(settings))} if settings else {}
+    for number, (name, value) in enumerate(settings, first):
+        variables |= {f"GIT_CONFIG_KEY_{number}": name, f"GIT_CONFIG_VALUE_{number}": value}
+    return variables
