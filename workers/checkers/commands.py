@@ -14,8 +14,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from leadhand.models.documents import Checker
-from workers.checkers.reports import ReportUnreadable, TestRun, joined, read_junit
+from workers.checkers.reports import (
+    ReportUnreadable,
+    TestRun,
+    joined,
+    read_junit,
+    read_output,
+)
 from workers.checkers.runners import RunnerCommand, read_command
+from workers.processes.output import SPILL_BYTES
 from workers.processes.process import REPORT_BYTES, ProcessResult, run
 from workers.task.task import BodyTask
 
@@ -55,6 +62,8 @@ def run_command(
         why = "there is none"
     except ReportUnreadable as error:
         tests, why = None, f"it cannot be read: {error}"
+    if tests is None and not _is_promised(checker, words):
+        tests = read_output(result.stdout.whole(SPILL_BYTES))
     refusal = _refusal(checker, words, tests, why) if result.succeeded else ""
     return CommandRun(_without_report_line(result, pipe), tests, refusal)
 
@@ -62,9 +71,8 @@ def run_command(
 def _refusal(checker: Checker, words: RunnerCommand, tests: TestRun | None, why: str) -> str:
     """Why exit code 0 does not accept; '' if it does."""
     first = "The command exited with 0, but"
-    is_promised = checker.report is not None or words.runs_pytest
     if tests is None:
-        if not is_promised or checker.allow_empty:
+        if checker.allow_empty or not _is_promised(checker, words):
             return ""
         what = checker.report or "pytest's report"
         return (
@@ -80,6 +88,11 @@ def _refusal(checker: Checker, words: RunnerCommand, tests: TestRun | None, why:
     if counts.passed or counts.failed or checker.allow_empty:
         return ""
     return f"{first} no test ran: {counts.text}. With `allow_empty: true` the checker accepts this."
+
+
+def _is_promised(checker: Checker, words: RunnerCommand) -> bool:
+    """Whether a report must come, so that nothing else is read in its place."""
+    return checker.report is not None or words.runs_pytest
 
 
 def _listed(names: Sequence[str]) -> str:

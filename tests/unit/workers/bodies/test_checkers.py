@@ -160,7 +160,10 @@ def test_the_judge_keeps_every_check(body) -> None:
     assert outcome.value == {
         "checks": [
             {
-                "name": "tests", "verdict": "retry", "counts": None, "feedback": "two fail",
+                "name": "tests",
+                "verdict": "retry",
+                "counts": None,
+                "feedback": "two fail",
                 "exit_code": 1,
             },
             {"name": "lint", "verdict": "accept", "counts": None, "feedback": ""},

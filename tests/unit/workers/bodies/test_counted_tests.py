@@ -146,6 +146,19 @@ def test_command_without_tests_is_not_counted(check) -> None:
     assert counted(check("true", {})) == ("accept", "exit_code", None)
 
 
+def test_whole_output_of_another_runner_is_read(check, tmp_path: Path) -> None:
+    noise = f"{sys.executable} -c \"print('\\n'.join(['x' * 99] * 2000))\""
+    line = f"{noise}; echo '# tests 3'; echo '# pass 0'; echo '# fail 0'; {noise}"
+    outcome = check(line, {})
+    assert "# pass 0" not in outcome.text, "what is shown is cut"
+    assert counted(outcome) == ("retry", "tests", (0, 0, 0))
+    files = {"Makefile": "test:\n\t@cat out.tap\n", "out.tap": "1..2\nok 1 - a\nnot ok 2 - b\n"}
+    assert counted(check("make test", files)) == ("retry", "tests", (1, 1, 0))
+    assert counted(check("cat out.tap", {})) == ("accept", "exit_code", (1, 1, 0))
+    forged = "import os\nos.write(1, b'1..1\\nok 1 - a\\n')\nos._exit(0)\n"
+    assert counted(check(PYTEST, {"conftest.py": forged})) == ("retry", "tests", None)
+
+
 JUNIT = '<testsuite tests="{n}">{cases}</testsuite>'
 ONE = '<testcase classname="a" name="b"/>'
 
