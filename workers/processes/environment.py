@@ -18,6 +18,11 @@ SESSION_TOKEN = "LEADHAND_SESSION_TOKEN"  # noqa: S105 - its name
 _PLACE = "LEADHAND_PLACE"
 #: Options that pytest reads before those of its command line.
 _PYTEST_OPTIONS = "PYTEST_ADDOPTS"
+#: Changes tox's settings: by default it passes on none of these variables.
+_TOX = "TOX_OVERRIDE"
+_TOX_PASSES = tuple(
+    f"{section}.pass_env+={_PYTEST_OPTIONS}" for section in ("testenv", "env_run_base")
+)
 
 
 def clean(inherited: Mapping[str, str], *, named: Iterable[str] = ()) -> dict[str, str]:
@@ -31,13 +36,17 @@ def clean(inherited: Mapping[str, str], *, named: Iterable[str] = ()) -> dict[st
 
 
 def with_pytest_report(env: Mapping[str, str], path: Path) -> dict[str, str]:
-    """Returns an environment in which pytest writes its JUnit report to a path.
+    """Returns an environment in which pytest writes its JUnit report to a path, also within tox.
 
-    >>> with_pytest_report({"PYTEST_ADDOPTS": "-x"}, Path("/a b"))
-    {'PYTEST_ADDOPTS': "-x --junitxml='/a b'"}
+    >>> with_pytest_report({"PYTEST_ADDOPTS": "-x"}, Path("/a b"))["PYTEST_ADDOPTS"]
+    "-x --junitxml='/a b'"
     """
     option = f"--junitxml={shlex.quote(str(path))}"
-    return {**env, _PYTEST_OPTIONS: f"{env.get(_PYTEST_OPTIONS, '')} {option}".strip()}
+    return {
+        **env,
+        _PYTEST_OPTIONS: f"{env.get(_PYTEST_OPTIONS, '')} {option}".strip(),
+        _TOX: ";".join([*filter(None, [env.get(_TOX)]), *_TOX_PASSES]),
+    }
 
 
 def is_plain(name: str) -> bool:
