@@ -7,21 +7,37 @@ about the default: kombu does not verify a certificate unless it is asked to.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from inspect import signature
 from pathlib import Path
 from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
-from redis.connection import parse_url
+from redis.connection import (
+    URL_QUERY_ARGUMENT_PARSERS,
+    AbstractConnection,
+    Connection,
+    ConnectionPool,
+    SSLConnection,
+    parse_url,
+)
 
 from app.errors import SettingInvalid
 from leadhand.models.suggestions import nearest
 
 SCHEMES = ("redis", "rediss", "unix")
 _FILES = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
-_TLS = (
-    "ssl_cert_reqs", "ssl_check_hostname", *_FILES, "ssl_ca_path", "ssl_password",
-    "ssl_min_version", "ssl_ciphers",
-)  # fmt: skip
+#: All of redis-py but those of OCSP, which take more than a text.
+_TLS = tuple(
+    name
+    for name in signature(SSLConnection).parameters
+    if name.startswith("ssl_") and "ocsp" not in name
+)
 _PLAIN = ("db", "username", "password")
+#: Other parameters of redis-py, such as socket_timeout.
+_SET = URL_QUERY_ARGUMENT_PARSERS.keys() | {
+    name
+    for kind in (AbstractConnection, Connection, ConnectionPool, SSLConnection)
+    for name in signature(kind).parameters
+}
 #: Spellings of `ssl_cert_reqs`: those of redis-py, of kombu and of the module ssl.
 _CERT_REQS = {
     f"{prefix}{word}": word
@@ -79,6 +95,9 @@ def tls_options(url: str) -> Mapping[str, object] | None:
 def _require_known(setting: str, name: str, *, is_tls: bool) -> None:
     if name in _TLS and not is_tls:
         raise SettingInvalid(setting, f"...?{name}=...", "TLS needs the scheme rediss://")
+    if name in _SET - {*_TLS, *_PLAIN}:
+        why = "Leadhand sets this itself" if "ocsp" not in name else "Leadhand asks no OCSP server"
+        raise SettingInvalid(setting, f"...?{name}=...", f"{why}; leave it out")
     if name not in _TLS + _PLAIN:
         names = _PLAIN + (_TLS if is_tls else ())
         near = nearest(name, names)

@@ -112,8 +112,8 @@ def _faults_of_kind(redis: Redis) -> Iterator[str]:
 
 def _warnings(redis: Redis) -> Iterator[str]:
     if _info(redis, "persistence").get("aof_enabled", 1) == 0:
-        lost = "it writes no append-only file: what was answered is lost when it ends"
-        yield f"{lost}; set appendonly yes"
+        lost = "what was answered after its last snapshot, if it takes any, is lost when it crashes"
+        yield f"it writes no append-only file: {lost}; set appendonly yes"
 
 
 def _forbidden(redis: Redis, key: str, commands: Sequence[str], *, channel: str = "") -> list[str]:

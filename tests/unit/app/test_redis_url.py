@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from redis.connection import SSLConnection
 
 from app.errors import SettingInvalid
-from app.redis_url import normalize
+from app.redis_url import normalize, tls_options
 from app.settings import Settings
 
 
@@ -27,6 +28,23 @@ def test_each_parameter_has_one_spelling(url: str, normalized: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "query",
+    [
+        "ssl_ca_data=-----BEGIN%20CERTIFICATE-----%0Aabc%0A",
+        "ssl_include_verify_flags=VERIFY_X509_STRICT",
+        "ssl_exclude_verify_flags=VERIFY_X509_STRICT%2CVERIFY_X509_PARTIAL_CHAIN",
+        "ssl_min_version=771&ssl_ciphers=DEFAULT&ssl_password=p",
+    ],
+)
+def test_each_parameter_of_tls_is_that_of_both_clients(query: str) -> None:
+    url = normalize(f"rediss://h/0?{query}&ssl_cert_reqs=none", "LEADHAND_REDIS_URL")
+    options = tls_options(url)
+    assert options is not None
+    assert {"ssl_cert_reqs", *(one.partition("=")[0] for one in query.split("&"))} == {*options}
+    SSLConnection(**options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
     ("url", "text"),
     [
         ("rediss://:secret@h/0?ssl_cert_reqs=maybe", "give required, optional or none"),
@@ -35,6 +53,12 @@ def test_each_parameter_has_one_spelling(url: str, normalized: str) -> None:
         ("redis://:secret@h/0?ssl_cert_reqs=none", "TLS needs the scheme rediss://"),
         ("redis://:secret@h/0?colour=red", "there is no such parameter"),
         ("redis://:secret@h:port/0", "port"),
+        ("redis://:secret@h/0?socket_timeout=1", "socket_timeout=...': Leadhand sets this itself"),
+        ("rediss://:secret@h/0?health_check_interval=5", "Leadhand sets this itself"),
+        ("redis://:secret@h/0?protocol=3", "Leadhand sets this itself"),
+        ("redis://:secret@h/0?max_connections=3", "Leadhand sets this itself"),
+        ("rediss://:secret@h/0?ssl_validate_ocsp=1", "Leadhand asks no OCSP server"),
+        ("rediss://:secret@h/0?ssl_include_verify_flags=NEW", "ssl_include_verify_flags"),
         ("rediss://:secret@h/0?ssl_min_version=new", "ssl_min_version"),
     ],
 )
