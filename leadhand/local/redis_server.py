@@ -40,7 +40,6 @@ daemonize no
 _PORT_TRIES = 5
 _LOOK_S = 0.02
 _STOP_S = 15.0
-_URGENT_STOP_S = 0.5
 
 
 class RedisServer:
@@ -68,6 +67,10 @@ class RedisServer:
         """Return the path of the server's log file."""
         return self._home / "log" / "redis.log"
 
+    def output(self) -> str:
+        """Return the end of what the server has written since it was last started."""
+        return home_folder.tail(self.log, since=self._log_began)
+
     @property
     def url(self) -> str:
         """Return the URL of the server; it keeps its port across restarts if that is free."""
@@ -92,10 +95,10 @@ class RedisServer:
         """Restart the server on the same port without waiting for it."""
         self._spawn(self._choose(), self._port())
 
-    def stop(self, is_urgent: Callable[[], bool] = lambda: False) -> None:
-        """Shut the server down cleanly, with its data on disk; that is short if it is urgent."""
+    def stop(self, is_urgent: Callable[[], bool] = lambda: False) -> None:  # noqa: ARG002
+        """Shut the server down cleanly, with its data on disk, also if that is urgent."""
         if self._process:
-            self._process.end(within_s=_URGENT_STOP_S if is_urgent() else _STOP_S)
+            self._process.end(within_s=_STOP_S)
 
     def kill(self) -> None:
         """Kill the server at once, without saving its data."""
@@ -159,7 +162,7 @@ class RedisServer:
         give_up = time.monotonic() + self._patience_s
         while time.monotonic() < give_up:
             if self.has_ended():
-                if "already in use" in home_folder.tail(self.log, since=self._log_began):
+                if "already in use" in self.output():
                     return False
                 raise self._not_started(program, "it ended at once")
             reply = self._ping()
@@ -184,9 +187,7 @@ class RedisServer:
             )
 
     def _not_started(self, program: Program, why: str) -> RedisNotStarted:
-        return RedisNotStarted(
-            str(program.path), why, home_folder.tail(self.log, since=self._log_began)
-        )
+        return RedisNotStarted(str(program.path), why, self.output())
 
     def _port(self) -> int:
         return int(home_folder.read_fields(self._endpoint).get("port", 0))

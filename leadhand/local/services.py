@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from leadhand.local import state_dir
 from leadhand.local.errors import EmbeddedError
 from leadhand.local.guarded_process import GuardedProcess
 
@@ -28,8 +29,11 @@ class Service(Protocol):
     def has_ended(self) -> bool:
         """Whether the process has ended, or was never started."""
 
+    def output(self) -> str:
+        """Return the end of what the process has written since it was last started."""
+
     def stop(self, is_urgent: Callable[[], bool]) -> None:
-        """Stop the process and wait for its end, only a moment if that is urgent."""
+        """Stop the process and wait for its end, only a moment if that is urgent and harmless."""
 
 
 class Program:
@@ -51,10 +55,12 @@ class Program:
         self._env = env
         self._stop_s = stop_s
         self._process: GuardedProcess | None = None
+        self._log_began = 0
         self.log = home / "log" / f"{name}.log"
 
     def relaunch(self) -> None:
         """Start the program's process."""
+        self._log_began = state_dir.size(self.log)
         # Run in the state folder: a server may read settings from its current folder.
         self._process = GuardedProcess(
             self._command, cwd=self._home, env=self._env, log=self.log, umask=self._umask
@@ -63,6 +69,10 @@ class Program:
     def has_ended(self) -> bool:
         """Whether the process has ended, or was never started."""
         return self._process is None or self._process.exit_code is not None
+
+    def output(self) -> str:
+        """Return the end of what the process has written since it was last started."""
+        return state_dir.tail(self.log, since=self._log_began)
 
     def ask_to_end(self) -> None:
         """Send SIGTERM to the process without waiting."""

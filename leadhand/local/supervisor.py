@@ -215,7 +215,7 @@ class Supervisor:
         while not is_up():
             self._look_after_services()
             for kept in self._kept:
-                if kept.ends_in_a_row and (why := _why_unfit(kept.service.log)):
+                if kept.ends_in_a_row and (why := _why_unfit(kept.service.output())):
                     raise StackNotStarted(str(self._home), why, "")
                 if kept.ends_in_a_row >= _ENDS_AT_START:
                     why = f"{kept.name} ended {kept.ends_in_a_row} times in a row"
@@ -305,9 +305,9 @@ class Supervisor:
         return StackNotStarted(str(self._home), why, home_folder.tail(log))
 
 
-def _why_unfit(log: Path) -> str | None:
+def _why_unfit(output: str) -> str | None:
     """What a service wrote at its end about a Redis that cannot be used; None for another end."""
-    lines = home_folder.tail(log).splitlines()
+    lines = output.splitlines()
     return lines[-1].partition(": ")[2] if lines and _UNFIT in lines[-1] else None
 
 

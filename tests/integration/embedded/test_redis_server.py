@@ -14,7 +14,7 @@ import pytest
 import redis
 
 from leadhand.local.errors import FolderUnfit, RedisForeign, RedisNotStarted
-from leadhand.local.redis_binary import Program
+from leadhand.local.redis_binary import Program, find_program
 from leadhand.local.redis_server import RedisServer
 from tests.processes import runs, words
 from tests.waiting import wait_until
@@ -66,6 +66,27 @@ def test_only_the_owner_may_look_into_the_folder(server: RedisServer, home: Path
     assert stat.S_IMODE(home.stat().st_mode) == 0o700
     for name in ("redis.conf", "endpoint.json", "lock"):
         assert stat.S_IMODE((home / "redis" / name).stat().st_mode) == 0o600
+
+
+#: A server that takes a second to end.
+SLOW = """\
+#!/bin/sh
+exec 3<&0
+{path} - <&3 &
+trap 'sleep 1; kill -TERM '$!'; wait '$!'; exit' TERM
+wait
+"""
+
+
+def test_urgent_stop_leaves_a_slow_server_the_time_to_write_its_data(home: Path, tmp_path: Path):
+    found = find_program()
+    slow = tmp_path / "slow"
+    slow.write_text(SLOW.format(path=found.path))
+    slow.chmod(0o755)
+    server = RedisServer(home, program=found._replace(path=slow))
+    server.start()
+    server.stop(lambda: True)
+    assert "is now ready to exit" in server.output()
 
 
 def test_killed_server_has_lost_nothing_and_is_back_at_its_address(home: Path):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 from leadhand.local.errors import FolderUnfit
-from leadhand.local.services import RestartedService
+from leadhand.local.services import Program, RestartedService
+from tests.waiting import wait_until
 
 
 class Scripted:
@@ -27,6 +29,9 @@ class Scripted:
 
     def has_ended(self) -> bool:
         return not self.runs
+
+    def output(self) -> str:
+        return ""
 
     def stop(self, is_urgent: Callable[[], bool]) -> None:
         self.runs = False
@@ -80,3 +85,14 @@ def test_service_that_cannot_be_started_is_tried_again():
     assert "the disk is full" in str(kept.check(0.5))
     service.disk_is_full = False
     assert kept.check(1.5) == "redis is restarted"
+
+
+def test_output_of_a_service_has_no_line_of_an_earlier_run(tmp_path: Path):
+    command = ["sh", "-c", "test -e seen && echo second; touch seen"]
+    service = Program("api", command, home=tmp_path, env=dict(os.environ), stop_s=1)
+    service.log.parent.mkdir()
+    service.log.write_text("its Redis cannot be used: it is a replica\n")
+    for written in ("", "second"):
+        service.relaunch()
+        wait_until(service.has_ended)
+        assert service.output() == written
