@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,6 @@ from leadhand.callables import CheckerLike, DoerLike, as_checkers, as_doer
 from leadhand.client.borrowed import borrowed
 from leadhand.client.client import Client
 from leadhand.contract import generate_contract
-from leadhand.models import verdicts
 from leadhand.models.documents import LoopDocument
 from leadhand.models.validation_messages import first_error
 from leadhand.models.views import ENDED
@@ -45,6 +45,7 @@ TERMINAL_STATES = ENDED
 CONTRACT_CHUNK_SIZE = 200_000
 #: The placeholder for a task, which is not accepted as a contract.
 PENDING_TASK = "(pending)"
+_VERDICT_WORD = re.compile(r"\b(?:terminate|accept|retry)\b", re.IGNORECASE)
 #: What the functions accept beside the fields of a loop.
 _PARAMETERS = ("checker", "agent", "client")
 
@@ -130,13 +131,19 @@ def read_result(session: str, *, client: Client | None = None) -> str:
 
 
 def parse_verdict(text: str) -> tuple[str, str]:
-    """Parses a checker's answer to its verdict (`retry` if it states none) and feedback.
+    """Returns the last verdict word in a text (`retry` without one), and the text as feedback.
+
+    This is the function of the `scope` library. Leadhand itself reads answers strictly.
 
     >>> parse_verdict("Looks good. ACCEPT")
     ('accept', 'Looks good. ACCEPT')
     """
-    verdict = verdicts.parse_verdict(text)
-    return verdict.verdict, verdict.feedback
+    text = text.strip()
+    for line in reversed(text.splitlines()):
+        found = {word.lower() for word in _VERDICT_WORD.findall(line)}
+        if found:
+            return next(word for word in ("terminate", "accept", "retry") if word in found), text
+    return "retry", text
 
 
 def loop_document(

@@ -60,7 +60,7 @@ from leadhand.flows.documents import (
 from leadhand.flows.structure import Brought, Placed, nest_steps, steps_of
 from leadhand.flows.tool_step import ToolStep
 from leadhand.flows.typed_inputs import typed_inputs
-from leadhand.models.documents import AGENT_TIMEOUT_S, Checker
+from leadhand.models.documents import AGENT_TIMEOUT_S
 from leadhand.models.forms import FREE_TEXT
 from leadhand.models.tool_names import is_newer_kind
 
@@ -324,7 +324,6 @@ class _Block:
                 "checker": {**literals(checker.model_dump(exclude_none=True)), **prompt},
                 "work": f"${{{self.work}:text}}" if self.work else None,
                 "tools_failed": f"${{{self.work}:tools_failed}}" if self.work else None,
-                **self._previous_ruling(checker, id_),
             },
         )
         self._add(one, node)
@@ -332,17 +331,6 @@ class _Block:
             "verdict": f"${{{id_}:verdict}}", "text": f"${{{id_}:text}}",
         }  # fmt: skip
         return self._tool(one, "flow.require", arguments, id_=name)
-
-    def _previous_ruling(self, checker: Checker, id_: str) -> dict[str, JsonValue]:
-        """References to a rubric's ruling in the previous iteration; empty outside a loop."""
-        if checker.rubric is None or not self.path:
-            return {}
-        before: dict[str, JsonValue] = {
-            "name": literal(str(checker.name)),
-            "digest": f"${{previous.{id_}.ruling.digest}}",
-            "gates": f"${{previous.{id_}.ruling.gates}}",
-        }
-        return {"judged": {"checks": [before]}}
 
     def _plain(self, one: Placed) -> str:
         id_ = self._free_id(self._name(one))

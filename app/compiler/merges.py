@@ -129,8 +129,6 @@ def _renamed(inputs: dict[str, JsonValue]) -> dict[str, JsonValue]:
     """Inputs of a check whose references name the steps of a merge."""
     found: dict[str, JsonValue] = {}
     for name, value in inputs.items():
-        if name in ("digest", "judged"):  # gates of a rubric are run again on the merged work
-            continue
         if isinstance(value, str):
             for old, new in _OTHERS.items():
                 value = value.replace(old, new, 1) if value.startswith(old) else value

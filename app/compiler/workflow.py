@@ -185,13 +185,8 @@ def _check(
             "history": "${history.judge}",
             **({"phase": literal(phase)} if phase else {}),
             **({"doer_model": literal(offered)} if offered and not checker.model else {}),
-            **(_BEFORE if checker.rubric else {}),
         },
     )
-
-
-#: For rubrics: gates that passed on the same work are not run again.
-_BEFORE: dict[str, JsonValue] = {"digest": "${do.digest}", "judged": "${previous.judge.value}"}
 
 
 def _judge(loop: LoopDocument | PhaseDocument, names: list[str], checks: tuple[Step, ...]) -> Step:
@@ -210,6 +205,7 @@ def _judge(loop: LoopDocument | PhaseDocument, names: list[str], checks: tuple[S
             "digest": "${do.digest}",
             "began_ms": "${do.started_ms}",
             "checks": outcomes,
+            "before": "${previous.judge.value}",
         },
     )
 

@@ -75,19 +75,16 @@ class Gate(BaseModel):
     said: str = ""
     #: The tests that it ran, if they are known.
     counts: Counts | None = None
-    #: Whether it passed on the same work before and was not run again.
-    kept: bool = False
 
 
 class Ruling(BaseModel):
-    """A rubric check's details: the rubric's hash, its gates, and the folder's digest."""
+    """A rubric check's details: the rubric's hash and its gates."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     #: 8 hex characters of the file's SHA-256.
     rubric: str
     gates: tuple[Gate, ...] = ()
-    digest: str | None = None
 
 
 class ToolCall(BaseModel):

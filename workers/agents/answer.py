@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from app.domain.outcomes import Outcome, Thread, ToolCall, Usage
 from app.truncate import cut
@@ -20,10 +20,14 @@ class Answer:
     prompt: str
     result: ProcessResult
     text: str = ""
+    #: The same text, before it is cut.
+    whole: str = ""
     failure: Outcome | None = None
     usage: Usage | None = None
     #: From where the next turn resumes the conversation.
     thread: Thread | None = None
+    #: With what a further question goes on; None if the agent has no memory of the answer.
+    own_thread: Thread | None = None
     #: Whether a retry would fail in the same way.
     final: bool = False
     #: Whether later turns replay this turn from its outcome, so that the prompt is stored whole.
@@ -31,10 +35,6 @@ class Answer:
     #: The first tool calls, and their number if all of them failed.
     tools: tuple[ToolCall, ...] | None = None
     tools_failed: int | None = None
-
-    def with_thread(self, thread: Thread | None) -> Answer:
-        """Return a copy of the answer with the conversation thread that the next turn resumes."""
-        return replace(self, thread=thread)
 
     def mark_retryable(self, failure: Outcome) -> Outcome:
         """Return the failure marked as retryable, unless the agent reported it as final."""

@@ -34,8 +34,11 @@ def ask(
     timeout_s: float,
     cancel: threading.Event,
     is_fresh: bool = False,
+    follows: Answer | None = None,
 ) -> Answer:
     """Run the agent on the prompt and return its answer.
+
+    With `follows` it is a further question after that answer, in the same conversation.
 
     Raises AgentUnknown, AgentUnusable, ModelUnwanted, PromptTooLong.
     """
@@ -45,15 +48,18 @@ def ask(
     missing = missing_here(agent, task.inherit(agent.variables))
     if missing is not None:
         raise AgentUnusable(name, missing)
+    # A doer's prompt already has the end of the previous attempt.
+    is_first = follows is None and not (role == "doer" and task.ending is not None)
     question = Question(
         task=task,
         name=name,
         agent=agent,
-        prompt=prompt if _has_ending(task, role) else retry_prompt(prompt, task.failure),
+        prompt=retry_prompt(prompt, task.failure) if is_first else prompt,
         role=role,
         model=model,
         timeout_s=timeout_s if agent.timeout_s is None else min(timeout_s, agent.timeout_s),
         is_fresh=is_fresh,
+        follows=follows,
     )
     match agent.kind:
         case "command":
@@ -63,8 +69,3 @@ def ask(
         case "callable":
             return ask_function(question, cancel)
     assert_never(agent.kind)
-
-
-def _has_ending(task: BodyTask, role: Role) -> bool:
-    """Whether the prompt already has the end of the previous attempt."""
-    return role == "doer" and task.ending is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 from app.domain.outcomes import Outcome, Thread
 from app.domain.reasons import ReasonCode
@@ -51,7 +52,8 @@ def ask_program(question: Question, cancel: threading.Event) -> Answer:
         )
         answer = run_and_parse(question, command, parser, cancel)
     thread = Thread(conversation="", id=parser.thread, told=parser.conversation_usage)
-    return answer.with_thread(question.next_thread(thread))
+    remembered = thread if agent.remembers and thread.id is not None else None
+    return replace(answer, thread=question.next_thread(thread), own_thread=remembered)
 
 
 def run_and_parse(
@@ -73,7 +75,8 @@ def run_and_parse(
         question.name,
         question.prompt,
         result,
-        text=text,
+        text=cut(text, parser.limit),
+        whole=text,
         failure=bad,
         usage=parser.usage,
         final=parser.final,

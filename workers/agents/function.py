@@ -47,14 +47,18 @@ def ask_function(question: Question, cancel: threading.Event) -> Answer:
     if bad is None:
         bad = _failure_of_call(question.who, called, is_hidden=is_hidden)
     returned = called.value if isinstance(called.value, dict) else {"text": called.value}
+    text = "" if bad is not None else _text(returned, called)
+    thread = Thread(conversation="", id=_thread(returned))
     return Answer(
         question.name,
         question.prompt,
         called.result,
-        text="" if bad is not None else _text(returned, called),
+        text=cut(text, TEXT_LIMIT),
+        whole=text,
         failure=bad,
         usage=_usage(question, returned),
-        thread=question.next_thread(Thread(conversation="", id=_thread(returned))),
+        thread=question.next_thread(thread),
+        own_thread=thread if thread.id is not None else None,
         final=called.missing is not None,
     )
 
@@ -78,7 +82,7 @@ def _failure_of_call(who: str, called: CallResult, *, is_hidden: bool) -> Outcom
 def _text(returned: Mapping[str, JsonValue], called: CallResult) -> str:
     """The returned text, or the function's output if it returned none."""
     text = returned.get("text")
-    return cut(called.result.stdout.text.strip() if text is None else str(text), TEXT_LIMIT)
+    return called.result.stdout.text.strip() if text is None else str(text)
 
 
 def _thread(returned: Mapping[str, JsonValue]) -> str | None:

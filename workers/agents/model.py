@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
 
 from app.domain.outcomes import Thread
@@ -51,8 +52,7 @@ def ask_model(question: Question, cancel: threading.Event) -> Answer:
         raise PromptTooLong(question.name, len(question.prompt), TURN_LIMIT)
     limit = TEXT_LIMIT if here is None else TURN_LIMIT
     parser = OutputParser(output_format, before=None, on_spent=task.on_spent, limit=limit)
-    turns = task.earlier(thread_before.id) if thread_before.id is not None else []
-    messages = [{"role": role, "content": text} for role, text in turns]
+    messages = [{"role": role, "content": text} for role, text in _turns(question)]
     request = {
         **agent.model.model_dump(),
         "name": question.model or agent.model.name,
@@ -67,4 +67,12 @@ def ask_model(question: Question, cancel: threading.Event) -> Answer:
         shows_stdout=False,
     )
     answer = run_and_parse(question, command, parser, cancel)
-    return replace(answer.with_thread(here), is_remembered=here is not None)
+    return replace(answer, thread=here, is_remembered=here is not None)
+
+
+def _turns(question: Question) -> Sequence[tuple[str, str]]:
+    """The turns before the prompt, as roles and texts."""
+    first, before = question.follows, question.thread_before.id
+    if first is not None:
+        return (("user", first.prompt), ("assistant", first.whole))
+    return question.task.earlier(before) if before is not None else ()

@@ -48,7 +48,8 @@ class OutputParser:
         live: LiveOutput | None = None,
     ) -> None:
         self._agent = agent
-        self._limit = limit
+        #: The most characters of an answer that are stored.
+        self.limit = limit
         self._meter = Meter(agent, before=before)
         self._on_spent = on_spent
         self._lines = Lines(self._take_line, skip=self._skip_line)
@@ -69,7 +70,7 @@ class OutputParser:
             self._lines.write(chunk)
 
     def answer(self, output: Captured) -> str:
-        """Return the answer of a finished run. Raises AnswerUnreadable."""
+        """Return the whole answer of a finished run. Raises AnswerUnreadable."""
         self._lines.close()
         if self._agent.output == "json":
             self._take(_object(output))
@@ -78,10 +79,10 @@ class OutputParser:
         if self._failed is not None:
             raise AnswerUnreadable(f"it reports an error: {cut(self._failed, 2_000)}")
         if self._agent.output == "text":
-            return cut(output.text.strip(), self._limit)
+            return _whole(output).strip()
         if self._answer is None:
             raise AnswerUnreadable(self._why_no_answer(output))
-        return cut(self._answer.strip(), self._limit)
+        return self._answer.strip()
 
     @property
     def failure(self) -> str | None:
@@ -161,6 +162,11 @@ def _text(agent: Agent, field: str, event: JsonValue) -> str | None:
     if value is None or isinstance(value, str):
         return value
     return json.dumps(value, ensure_ascii=False)
+
+
+def _whole(output: Captured) -> str:
+    """The output; its head and tail if it is too long to be read."""
+    return output.text if output.size > SEARCHED_BYTES else output.whole(SEARCHED_BYTES)
 
 
 def _object(output: Captured) -> JsonValue:

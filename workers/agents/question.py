@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from app.domain.outcomes import Thread
+from workers.agents.answer import Answer
 from workers.registry.agent_entry import Agent, Role
 from workers.task.task import BodyTask
 
@@ -24,6 +25,8 @@ class Question:
     timeout_s: float
     #: Whether it begins a new conversation, whatever thread the step could continue.
     is_fresh: bool = False
+    #: The answer to which this is a further question.
+    follows: Answer | None = None
 
     @property
     def who(self) -> str:
@@ -33,6 +36,8 @@ class Question:
     @property
     def thread_before(self) -> Thread:
         """Return the agent's conversation thread to resume; an empty one if there is none."""
+        if self.follows is not None:
+            return self.follows.own_thread or Thread(conversation="")
         resumes = self.agent.remembers and not self.is_fresh
         thread = self.task.thread if resumes else None
         return thread or Thread(conversation=self.task.conversation or "")

@@ -11,18 +11,16 @@ from app.domain.outcomes import Outcome
 from leadhand.functions.arguments import offered_arguments
 from leadhand.models.documents import Checker
 from leadhand.models.pipelines import hidden_exit_code
-from workers.agents.ask import agent_named, ask
-from workers.checkers.checker_model import checker_model
+from workers.agents.ask import agent_named
+from workers.checkers.ask_verdict import ask_verdict
 from workers.checkers.commands import run_command
 from workers.checkers.rubric_check import by_rubric
 from workers.checkers.verdicts import (
-    agent_verdict,
     command_verdict,
     function_verdict,
     not_started,
 )
 from workers.processes.warm_pool import Call
-from workers.prompts.build import checker_prompt
 from workers.prompts.inputs import CheckInputs
 from workers.task.functions import call, call_in_warm_process, prepare_call, with_place
 from workers.task.task import BodyTask
@@ -56,18 +54,8 @@ def _by_command(
 def _by_agent(
     task: BodyTask, given: CheckInputs, timeout_s: float, cancel: threading.Event
 ) -> Outcome:
-    checker = given.checker
-    name = agent_named(task, checker.agent, given.doer.agent if given.doer else None)
-    answer = ask(
-        task,
-        name,
-        checker_prompt(given),
-        role="checker",
-        model=checker_model(task, given, name),
-        timeout_s=timeout_s,
-        cancel=cancel,
-    )
-    return answer.add_usage(agent_verdict(name, answer, timeout_s=timeout_s))
+    name = agent_named(task, given.checker.agent, given.doer.agent if given.doer else None)
+    return ask_verdict(task, given, name, timeout_s=timeout_s, cancel=cancel)
 
 
 class QuickCheck(NamedTuple):

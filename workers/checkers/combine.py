@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
@@ -12,7 +12,7 @@ from app.truncate import cut
 from leadhand.models.counts import Counts
 from leadhand.models.documents import Rule
 from workers.prompts.build import FEEDBACK_LIMIT
-from workers.task.inputs import NOT_JUDGED, Check, JudgeInputs
+from workers.task.inputs import NOT_JUDGED, UNCLEAR, Check, JudgeInputs
 
 #: Characters of one checker's feedback in the ledger.
 CHECK_LIMIT = 8_000
@@ -35,10 +35,9 @@ class Judged(BaseModel):
     ended_ms: int | None = None
     decided_by: str | None = None
     reason: Reason | None = None
-    #: Of a rubric: its version, the results of its gates, and the digest of the folder.
+    #: Of a rubric: its version, and the results of its gates.
     rubric: str | None = None
     gates: tuple[Gate, ...] | None = None
-    digest: str | None = None
 
     @property
     def timed_out(self) -> bool:
@@ -74,7 +73,7 @@ class Judgement(BaseModel):
 def judge(inputs: Mapping[str, JsonValue]) -> Outcome:
     """Runs a judge step: returns the iteration's verdict, with every check in its value."""
     given = JudgeInputs.model_validate(inputs)
-    judgement = combine(given.rule, given.checks)
+    judgement = combine(given.rule, given.checks, given.unclear_before)
     return Outcome(
         word="succeeded",
         verdict=judgement.verdict,
@@ -86,13 +85,16 @@ def judge(inputs: Mapping[str, JsonValue]) -> Outcome:
     )
 
 
-def combine(rule: Rule, checks: Sequence[Check]) -> Judgement:
-    """Combines the verdicts of all checks to one: terminate wins, a lost check does not accept."""
+def combine(rule: Rule, checks: Sequence[Check], unclear_before: Collection[str] = ()) -> Judgement:
+    """Combines the verdicts of all checks to one: terminate wins, a lost check does not accept.
+
+    `unclear_before` names the checkers whose answer in the previous iteration was no verdict.
+    """
     judged = tuple(_judged(check) for check in checks)
     counted = tuple(check for check in judged if not check.is_skipped)
     if judged and not counted:
         return _accept_unjudged(judged)
-    verdict, reason = _decide(_needed(rule, len(counted)), counted)
+    verdict, reason = _decide(_needed(rule, len(counted)), counted, unclear_before)
     return Judgement(
         verdict=verdict, feedback=_feedback(verdict, judged), reason=reason, checks=judged
     )
@@ -118,7 +120,9 @@ def _needed(rule: Rule, count: int) -> int:
     return min(1 if rule == "any" else rule, count)
 
 
-def _decide(needed: int, judged: Sequence[Judged]) -> tuple[Verdict, Reason | None]:
+def _decide(
+    needed: int, judged: Sequence[Judged], unclear_before: Collection[str]
+) -> tuple[Verdict, Reason | None]:
     for check in judged:
         if check.verdict == "terminate":
             text = f"checker {check.name!r} said terminate"
@@ -130,6 +134,11 @@ def _decide(needed: int, judged: Sequence[Judged]) -> tuple[Verdict, Reason | No
         names = ", ".join(repr(check.name) for check in lost)
         text = f"no word from {names}, and without it the rule cannot be met"
         return "terminate", Reason(code=ReasonCode.CHECKER_DOWN, text=text, beneath=lost[0].reason)
+    unclear = [one for one in judged if one.decided_by == UNCLEAR and one.name in unclear_before]
+    if unclear and len(judged) - len(lost) - len(unclear) < needed:
+        names = ", ".join(repr(one.name) for one in unclear)
+        text = f"no verdict in the answers of {names} in two iterations in a row"
+        return "terminate", Reason(code=ReasonCode.JUDGE_UNCLEAR, text=text)
     return "retry", None
 
 
@@ -159,12 +168,11 @@ def _judged(check: Check) -> Judged:
 
 
 def _with_ruling(judged: Judged, outcome: Outcome) -> Judged:
-    """Adds the version, gates and digest of a rubric."""
+    """Adds the version and gates of a rubric."""
     ruling = outcome.ruling
     if ruling is None:
         return judged
-    fields = {"rubric": ruling.rubric, "gates": ruling.gates, "digest": ruling.digest}
-    return judged.model_copy(update=fields)
+    return judged.model_copy(update={"rubric": ruling.rubric, "gates": ruling.gates})
 
 
 def _verdict(outcome: Outcome) -> Verdict | None:

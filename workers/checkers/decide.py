@@ -59,7 +59,7 @@ def _by_agent(task: BodyTask, given: BreakInputs, cancel: threading.Event) -> Ou
     )
     if answer.failure is not None:
         return answer.add_usage(answer.mark_retryable(answer.failure))
-    found = parse_decision(answer.text)
+    found = parse_decision(answer.whole)
     if isinstance(found, Undecided):
         return answer.add_usage(_invalid(f"agent {name!r}", found, answer.text, answer.result))
     return answer.add_usage(_decided(task, given, found))

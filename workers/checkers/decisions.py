@@ -1,21 +1,15 @@
-"""Parses the yes or no in the answer of an agent or a script: one strict JSON object."""
+"""Reads the yes or no at the end of the answer of an agent or a script: one strict JSON object."""
 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
+from workers.checkers.last_element import FoundBy, RepeatedKey, last_object
+
 Word = Literal["yes", "no"]
-FoundBy = Literal["whole", "fence", "object"]
 Code = Literal["INVALID_SCHEMA", "NO_VALID_CANDIDATE"]
 
-#: The characters of a text that are searched for objects between prose, and the most objects.
-SEARCHED = 64_000
-CANDIDATES = 1_000
-
-_FENCE, _FENCE_END = re.compile(r"```[ \t]*json\b", re.IGNORECASE), "```"
 _WAY_OUT = 'answer with {"answer": "yes"} or {"answer": "no"} and nothing else'
 
 
@@ -43,105 +37,49 @@ class Undecided(NamedTuple):
 
 
 def parse_decision(text: str) -> Decision | Undecided:
-    """Finds a yes-or-no JSON object in an answer; Undecided if there is none or both occur.
+    r"""Reads the yes-or-no JSON object with which an answer ends; Undecided for any other end.
 
-    Candidates are the whole text, then each ```json fence, then the balanced outermost {...}
-    objects of its first 20,000 characters, at most 100 of them. The first valid candidate is the
-    decision; a later one that contradicts it leaves the text undecided.
+    An object of the same paragraph that contradicts it leaves the answer undecided.
 
-    >>> parse_decision('Sure: {"answer": "no"} - I hope that helps.')
+    >>> parse_decision('I looked.\n{"answer": "no"}')
     Decision(answer='no', found_by='object')
+    >>> parse_decision('{"answer": "no"} - I hope that helps.').code
+    'NO_VALID_CANDIDATE'
     >>> parse_decision('{"answer": "maybe"}').code
     'INVALID_SCHEMA'
     """
-    seen, found = _decisions(text)
-    if len({one.answer for one in found}) > 1:
-        return Undecided("INVALID_SCHEMA", f"it answers both yes and no; {_WAY_OUT}")
-    if found:
-        return found[0]
-    return _schema() if seen else _nothing()
+    try:
+        found = last_object(text)
+    except RepeatedKey:
+        return _schema("it repeats a key")
+    if found is None:
+        return _schema("it is no object") if _is_json(text) else _nothing()
+    answer = _answer_of(found.value)
+    if answer is None:
+        return _schema("its last object is no decision")
+    if found.beside is None or {_answer_of(one) for one in found.beside} - {answer, None}:
+        return _schema("it answers both yes and no")
+    return Decision(answer, found.found_by)
 
 
 def parse_only_decision(text: str) -> Decision | Undecided:
     """Parses a script's output, which must be a yes-or-no JSON object alone; else Undecided."""
-    seen, found = _decisions(text)
-    if not found:
-        return _schema() if seen else _nothing()
-    if found[0].found_by == "whole":
-        return found[0]
-    why = f"something else was printed beside the decision; {_WAY_OUT}"
-    return Undecided("INVALID_SCHEMA", why)
+    found = parse_decision(text)
+    if isinstance(found, Decision) and found.found_by != "whole":
+        return _schema("something else was printed beside the decision")
+    return found
 
 
-def _decisions(text: str) -> tuple[bool, list[Decision]]:
-    """Returns whether the text has any JSON, and its valid candidates in their order."""
-    seen, found = False, []
-    for rule, candidate in _candidates(text):
-        try:
-            value = json.loads(candidate, object_pairs_hook=_without_repeats)
-        except (ValueError, RecursionError):
-            continue
-        seen = True
-        answer = _answer_of(value)
-        if answer is not None:
-            found.append(Decision(answer, rule))
-    return seen, found
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
-def _candidates(text: str) -> Iterator[tuple[FoundBy, str]]:
-    yield "whole", text.strip()
-    for body in _fences(text):
-        yield "fence", body
-    for body in _objects(text[:SEARCHED]):
-        yield "object", body
-
-
-def _fences(text: str) -> Iterator[str]:
-    """Yields the body of each ```json fence that begins with { and ends with }."""
-    fence = _FENCE.search(text)
-    while fence is not None:
-        end = text.find(_FENCE_END, fence.end())
-        if end < 0:
-            return
-        body = text[fence.end() : end].strip()
-        if body.startswith("{") and body.endswith("}"):
-            yield body
-        fence = _FENCE.search(text, end + len(_FENCE_END))
-
-
-def _objects(text: str) -> Iterator[str]:
-    """Yields the balanced outermost {...} of a text; braces in an object's strings do not count."""
-    found, depth, start, quoted, escaped = 0, 0, 0, False, False
-    for at, sign in enumerate(text):
-        if quoted:
-            quoted = escaped or sign != '"'
-            escaped = sign == "\\" and not escaped
-            continue
-        depth, was = _deeper(depth, sign), depth
-        quoted = depth > 0 and sign == '"'
-        if was == 0 and depth == 1:
-            start = at
-        if was == 1 and depth == 0:
-            yield text[start : at + 1]
-            found += 1
-            if found == CANDIDATES:
-                return
-
-
-def _deeper(depth: int, sign: str) -> int:
-    if sign == "{":
-        return depth + 1
-    return depth - 1 if sign == "}" and depth > 0 else depth
-
-
-def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object] | None:
-    """Returns None for an object that repeats a key."""
-    found = dict(pairs)
-    return found if len(found) == len(pairs) else None
-
-
-def _answer_of(value: object) -> Word | None:
-    if not isinstance(value, dict) or value.keys() != {"answer"}:
+def _answer_of(value: dict[str, object]) -> Word | None:
+    if value.keys() != {"answer"}:
         return None
     match value["answer"]:
         case "yes":
@@ -152,9 +90,9 @@ def _answer_of(value: object) -> Word | None:
             return None
 
 
-def _schema() -> Undecided:
-    return Undecided("INVALID_SCHEMA", f"it has JSON, but no valid decision; {_WAY_OUT}")
+def _schema(why: str) -> Undecided:
+    return Undecided("INVALID_SCHEMA", f"{why}; {_WAY_OUT}")
 
 
 def _nothing() -> Undecided:
-    return Undecided("NO_VALID_CANDIDATE", f"it has no JSON; {_WAY_OUT}")
+    return Undecided("NO_VALID_CANDIDATE", f"it does not end with a JSON object; {_WAY_OUT}")

@@ -10,8 +10,8 @@ from app.domain.outcomes import Gate, Outcome, Ruling
 from app.domain.reasons import ReasonCode
 from app.truncate import cut
 from leadhand.models.documents import Checker
-from workers.agents.ask import agent_named, ask
-from workers.checkers.checker_model import checker_model
+from workers.agents.ask import agent_named
+from workers.checkers.ask_verdict import ask_verdict
 from workers.checkers.commands import CommandRun, run_command
 from workers.checkers.rubric import (
     TIMED_OUT,
@@ -22,8 +22,7 @@ from workers.checkers.rubric import (
     parse_rubric,
     sentence,
 )
-from workers.checkers.verdicts import agent_verdict, not_started
-from workers.folders.worktree import Worktree
+from workers.checkers.verdicts import is_unclear, not_started
 from workers.processes.exit_outcome import (
     add_process_facts,
     describe_end,
@@ -31,8 +30,8 @@ from workers.processes.exit_outcome import (
     why_not_started,
 )
 from workers.processes.process import ProcessResult
-from workers.prompts.build import checker_prompt
 from workers.prompts.inputs import CheckInputs
+from workers.task.inputs import UNCLEAR
 from workers.task.task import BodyTask
 
 #: The largest rubric, in bytes.
@@ -51,8 +50,7 @@ def by_rubric(
     except (OSError, ValueError, RubricUnclear) as error:
         why = (error.strerror if isinstance(error, OSError) else None) or str(error)
         return not_started(f"rubric {name!r} cannot be read: {why}")
-    given = _with_digest(task, given)
-    gates, result = _gates(task, given, rubric, deadline, cancel)
+    gates, result = _gates(task, rubric, deadline, cancel)
     if result is not None and result.cancelled:
         return failed_outcome(
             ReasonCode.CANCELLED, "the rubric's check was cancelled", result=result
@@ -62,18 +60,7 @@ def by_rubric(
         asked = _asked(task, given, rubric, gates, deadline, cancel)
         if asked.word == "failed":
             return asked
-    return _outcome(given, rubric, gates, asked, result)
-
-
-def _with_digest(task: BodyTask, given: CheckInputs) -> CheckInputs:
-    """Adds the folder's current digest where no doer recorded one.
-
-    Between the steps of a flow, steps other than doers may change the folder.
-    """
-    if given.digest is not None or given.judged is None or task.cwd is None:
-        return given
-    tree = Worktree(task.cwd, task.spill.parent / "work")
-    return given.model_copy(update={"digest": tree.snapshot()})
+    return _outcome(rubric, gates, asked, result)
 
 
 def _read(path: Path) -> Rubric:
@@ -85,20 +72,12 @@ def _read(path: Path) -> Rubric:
 
 
 def _gates(
-    task: BodyTask,
-    given: CheckInputs,
-    rubric: Rubric,
-    deadline: float,
-    cancel: threading.Event,
+    task: BodyTask, rubric: Rubric, deadline: float, cancel: threading.Event
 ) -> tuple[list[Gate], ProcessResult | None]:
-    """Runs every gate but those that already passed on the same work."""
-    passed = _passed_before(given)
+    """Runs every gate, also after one that failed."""
     gates: list[Gate] = []
     result = None
     for line in rubric.gates:
-        if line in passed:
-            gates.append(Gate(gate=line, passed=True, kept=True))
-            continue
         left_s = max(0.1, deadline - time.monotonic())
         ran = run_command(task, Checker(command=line), timeout_s=left_s, cancel=cancel)
         result = ran.result
@@ -117,19 +96,6 @@ def _gate(line: str, ran: CommandRun) -> Gate:
     return Gate(gate=line, passed=False, said=cut(output, _SAID), counts=counts)
 
 
-def _passed_before(given: CheckInputs) -> frozenset[str]:
-    """The gates that passed in the iteration before on the same work."""
-    if given.digest is None or given.judged is None:
-        return frozenset()
-    return frozenset(
-        gate.gate
-        for check in given.judged.checks
-        if check.name == given.checker.name and check.digest == given.digest
-        for gate in check.gates
-        if gate.passed
-    )
-
-
 def _asked(
     task: BodyTask,
     given: CheckInputs,
@@ -142,30 +108,27 @@ def _asked(
     checker = given.checker
     name = agent_named(task, checker.agent, given.doer.agent if given.doer else None)
     prompted = checker.model_copy(update={"prompt": criteria_of(rubric, gates)})
-    left_s = max(0.1, deadline - time.monotonic())
-    answer = ask(
+    return ask_verdict(
         task,
+        given.model_copy(update={"checker": prompted}),
         name,
-        checker_prompt(given.model_copy(update={"checker": prompted})),
-        role="checker",
-        model=checker_model(task, given, name),
-        timeout_s=left_s,
+        timeout_s=max(0.1, deadline - time.monotonic()),
         cancel=cancel,
     )
-    return answer.add_usage(agent_verdict(name, answer, timeout_s=left_s))
 
 
 def _outcome(
-    given: CheckInputs,
-    rubric: Rubric,
-    gates: list[Gate],
-    asked: Outcome | None,
-    result: ProcessResult | None,
+    rubric: Rubric, gates: list[Gate], asked: Outcome | None, result: ProcessResult | None
 ) -> Outcome:
     by_agent = Sentence(asked.verdict or "retry", asked.text) if asked is not None else None
     verdict, feedback = sentence(rubric, gates, by_agent)
-    ruling = Ruling(rubric=rubric.hash, gates=tuple(gates), digest=given.digest)
-    changes = {"verdict": verdict, "text": feedback, "ruling": ruling, "decided_by": "rubric"}
+    lacks_a_word = asked is not None and is_unclear(asked) and verdict == "retry"
+    changes = {
+        "verdict": verdict,
+        "text": feedback,
+        "ruling": Ruling(rubric=rubric.hash, gates=tuple(gates)),
+        "decided_by": UNCLEAR if lacks_a_word and all(one.passed for one in gates) else "rubric",
+    }
     if asked is not None:
         return asked.model_copy(update=changes)
     outcome = Outcome.model_validate({"word": "succeeded", **changes})

@@ -8,10 +8,11 @@ from typing import Literal
 from app.domain.outcomes import Outcome, Verdict
 from app.domain.reasons import Reason, ReasonCode
 from app.truncate import cut
-from leadhand.models.verdicts import DecidedBy, parse_verdict, verdict_word
+from leadhand.models.verdicts import verdict_word
 from workers.agents.answer import Answer
 from workers.agents.output_parser import TEXT_LIMIT
 from workers.checkers.commands import CommandRun
+from workers.checkers.read_verdict import DecidedBy, ReadVerdict, read_verdict
 from workers.processes.exit_outcome import (
     add_process_facts,
     describe_end,
@@ -21,10 +22,13 @@ from workers.processes.exit_outcome import (
 )
 from workers.processes.process import ProcessResult
 from workers.task.call_result import CallResult
+from workers.task.inputs import UNCLEAR
 
 _Rule = Literal[
-    "exit_code", "timeout", "not_started", "failed", "empty", "returned", "raised", "tests"
+    "exit_code", "timeout", "not_started", "failed", "empty", "returned", "raised", "tests", "none"
 ]
+
+ENDS_WITH = "its answer does not end with a line that is ACCEPT, RETRY or TERMINATE"
 
 _BY_BOOL: Mapping[bool, Verdict] = {True: "accept", False: "retry"}
 
@@ -63,7 +67,26 @@ def agent_verdict(name: str, answer: Answer, *, timeout_s: float) -> Outcome:
         return _verdict("retry", f"The checker failed: {why}", "failed", answer.result)
     if not answer.text:
         return _verdict("retry", f"{who} produced no output", "empty", answer.result)
-    return _parsed(answer.text, answer.result)
+    found = read_verdict(answer.whole)
+    return (
+        unclear(who, answer.text, answer.result) if found is None else read_as(found, answer.result)
+    )
+
+
+def is_unclear(verdict: Outcome) -> bool:
+    """Whether a checker gave an answer, and the answer was no verdict."""
+    return verdict.decided_by == UNCLEAR
+
+
+def unclear(who: str, text: str, result: ProcessResult) -> Outcome:
+    """Returns the verdict of a checker that gave none: retry, with the answer as feedback."""
+    said = f"{who} gave no verdict: {ENDS_WITH}. The answer was:\n\n{text}"
+    return with_raw(_verdict("retry", said, UNCLEAR, result), text)
+
+
+def read_as(found: ReadVerdict, result: ProcessResult) -> Outcome:
+    """Converts the verdict that an answer ends with to an outcome."""
+    return _verdict(found.verdict, found.feedback, found.decided_by, result)
 
 
 def function_verdict(name: str, called: CallResult, *, timeout_s: float) -> Outcome:
@@ -98,7 +121,10 @@ def _returned(who: str, called: CallResult) -> Outcome:
     value = called.value
     word, feedback = value, called.result.stdout.text.strip()
     if isinstance(value, str):
-        return _parsed(value, called.result)
+        found = read_verdict(value)
+        if found is None:
+            return unclear(who, value, called.result)
+        return with_raw(read_as(found, called.result), value)
     if isinstance(value, list) and len(value) == 2:
         word, feedback = value[0], str(value[1] or "")
     if isinstance(value, dict):
@@ -106,7 +132,7 @@ def _returned(who: str, called: CallResult) -> Outcome:
     verdict = _BY_BOOL[word] if isinstance(word, bool) else verdict_word(word)
     if verdict is None:
         text = f"{who} returned no verdict but {cut(repr(value), 500)}"
-        return _verdict("retry", text, "returned", called.result)
+        return _verdict("retry", text, UNCLEAR, called.result)
     return _verdict(verdict, feedback, "returned", called.result)
 
 
@@ -121,13 +147,6 @@ def _early_end(result: ProcessResult, *, who: str, timeout_s: float) -> Outcome 
         text = timeout_text(result, who=who, timeout_s=timeout_s)
         return _verdict("retry", text, "timeout", result, ReasonCode.TIMEOUT)
     return None
-
-
-def _parsed(text: str, result: ProcessResult) -> Outcome:
-    """Parses the verdict of a text."""
-    parsed = parse_verdict(text)
-    outcome = _verdict(parsed.verdict, parsed.feedback, parsed.decided_by, result)
-    return with_raw(outcome, text)
 
 
 def _verdict(

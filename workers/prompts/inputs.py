@@ -11,7 +11,6 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, model_validator
 
-from app.domain.outcomes import Gate
 from leadhand.models.documents import Checker, Doer
 from workers.task.inputs import NOT_JUDGED, Inputs, Text, as_text
 
@@ -98,20 +97,6 @@ class PastIteration(Inputs):
     feedback: Text = ""
 
 
-class CheckedBefore(Inputs):
-    """A check of the previous iteration: the folder's digest and the gates of its rubric."""
-
-    name: str
-    digest: str | None = None
-    gates: Annotated[tuple[Gate, ...], BeforeValidator(lambda value: value or ())] = ()
-
-
-class JudgedBefore(Inputs):
-    """All checks of the previous iteration."""
-
-    checks: tuple[CheckedBefore, ...] = ()
-
-
 class CheckInputs(Inputs):
     """The inputs of a check step."""
 
@@ -126,6 +111,3 @@ class CheckInputs(Inputs):
     #: The doer's model, for an agent that the checker names without a model and that takes one.
     doer_model: str | None = None
     history: Annotated[tuple[PastIteration, ...], BeforeValidator(lambda value: value or ())] = ()
-    #: For a rubric: the folder's digest after the doer, and the checks of the previous iteration.
-    digest: str | None = None
-    judged: JudgedBefore | None = None

@@ -52,8 +52,21 @@ class Check(BaseModel):
 NOT_JUDGED = "The check ended before it judged the work: this is no verdict on the work."
 
 
+#: What decided on a checker's verdict if its answer was none.
+UNCLEAR: Literal["none"] = "none"
+
+
 class _LenientCheck(Check):
     outcome: Annotated[Outcome | None, BeforeValidator(_known_fields)] = None
+
+
+class _Decided(Inputs):
+    name: str
+    decided_by: str | None = None
+
+
+class _Judged(Inputs):
+    checks: tuple[_Decided, ...] = ()
 
 
 class JudgeInputs(Inputs):
@@ -61,6 +74,14 @@ class JudgeInputs(Inputs):
 
     rule: Rule = "all"
     checks: tuple[_LenientCheck, ...]
+    #: The checks of the previous iteration.
+    before: _Judged | None = None
+
+    @property
+    def unclear_before(self) -> frozenset[str]:
+        """The names of the checkers whose last answer was no verdict."""
+        checks = self.before.checks if self.before is not None else ()
+        return frozenset(one.name for one in checks if one.decided_by == UNCLEAR)
 
 
 class BreakInputs(Inputs):

@@ -242,23 +242,6 @@ def test_a_check_fails_the_flow_unless_it_accepts() -> None:
     assert step(found["good"]).critical
 
 
-def test_a_rubric_in_a_loop_is_told_what_it_made_of_the_iteration_before() -> None:
-    check = {"type": "check", "label": "good", "checker": "rubric: R.md"}
-    inner = nodes(loop(check, ask()), check)
-    assert isinstance(inner["loop1"], Loop)
-    said = step(inner["loop1"].body[0])
-    assert said.inputs["judged"] == {
-        "checks": [
-            {
-                "name": "good",
-                "digest": "${previous.good-said.ruling.digest}",
-                "gates": "${previous.good-said.ruling.gates}",
-            }
-        ]
-    }
-    assert "judged" not in step(inner["good-said"]).inputs
-
-
 def test_an_answer_becomes_an_instruction_after_its_question() -> None:
     human = {"type": "human", "label": "choose", "question": "Which?", "agentType": "w",
              "identifier": "i"}  # fmt: skip

@@ -314,7 +314,24 @@ def test_a_phase_that_pipes_from_none_before_it_is_refused() -> None:
 
 def test_the_constants_of_the_seed_are_there() -> None:
     assert {"completed", "failed", "aborted", "exited"} <= TERMINAL_STATES
-    assert parse_verdict("fine\nACCEPT") == ("accept", "fine\nACCEPT")
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict"),
+    [
+        ("ACCEPT", "accept"),
+        ("The tests fail on line 3.\nRETRY", "retry"),
+        ("This cannot be done.\nTERMINATE", "terminate"),
+        ("looks good\naccept", "accept"),
+        ("I have no opinion on this.", "retry"),
+        ("I would ACCEPT this\nbut the last line says RETRY", "retry"),
+        ("either ACCEPT or RETRY or TERMINATE", "terminate"),
+        ("Looks good. ACCEPT", "accept"),
+        ("UNACCEPTABLE, RETRYING", "retry"),
+    ],
+)
+def test_parse_verdict_finds_the_last_line_with_a_verdict_word(text: str, verdict: str) -> None:
+    assert parse_verdict(f" {text}\n") == (verdict, text)
 
 
 def test_importing_the_package_imports_nothing_else() -> None:

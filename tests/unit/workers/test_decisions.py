@@ -10,8 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workers.checkers.decisions import (
-    CANDIDATES,
-    SEARCHED,
     Decision,
     Undecided,
     parse_decision,
@@ -26,39 +24,30 @@ YES, NO = '{"answer": "yes"}', '{"answer": "no"}'
     [
         (YES, Decision("yes", "whole")),
         (f"\n  {NO}\n", Decision("no", "whole")),
+        (f"I looked.\n{NO}", Decision("no", "object")),
         (f"Here:\n```json\n{NO}\n```", Decision("no", "fence")),
-        (f"Here:\n``` JSON\n{NO}\n```", Decision("no", "fence")),
-        (f"Here:\n```Json {NO}```", Decision("no", "fence")),
-        # The fence comes before the objects, wherever it is.
-        (f"{NO} or\n```json\n{NO}\n```", Decision("no", "fence")),
-        (f"```json\n[1]\n```\n```json\n{NO}```", Decision("no", "fence")),
-        # An invalid fence leaves the decision to an object outside of it.
-        (f'```json\n{{"answer": "maybe"}}\n```\nSo {YES}', Decision("yes", "object")),
-        (f"```\n{YES}\n```", Decision("yes", "object")),
-        (f"{YES} {YES}", Decision("yes", "object")),
-        (f'{{"step": 1}} {YES}', Decision("yes", "object")),
-        ('{"a": "}"} ' + NO, Decision("no", "object")),
-        ('{"a": "\\"}"} ' + NO, Decision("no", "object")),
-        (f"}}}} {YES}", Decision("yes", "object")),
-        (f"{{not json}} {YES}", Decision("yes", "object")),
+        (f"Here:\n\n``` JSON\n{NO}\n```\n", Decision("no", "fence")),
+        (f"```\n{YES}\n```", Decision("yes", "fence")),
+        (f"{YES}\n{YES}", Decision("yes", "object")),
+        (f'{{"step": 1}}\n{YES}', Decision("yes", "object")),
+        (f"{NO}\n\nOn reflection:\n\n{YES}", Decision("yes", "object")),
+        (f"{{not json}}\n{YES}", Decision("yes", "object")),
     ],
 )
-def test_the_first_valid_candidate_decides(text: str, found: Decision) -> None:
+def test_the_last_element_of_an_answer_decides(text: str, found: Decision) -> None:
     assert parse_decision(text) == found
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        f"You asked me to answer {YES} or {NO}, but I cannot tell",
-        f"{NO} {YES}",
-        f"{YES}\n```json\n{NO}\n```",
-        f"```json\n{NO}\n```\n```json\n{YES}\n```",
-        f"```json\n{NO}\n```\nOn reflection: {YES}",
-        f"``` JSON\n{NO}\n```\n{YES}",
+        f"{NO}\n{YES}",
+        f"You wanted {NO} or this:\n{YES}",
+        f"{NO}\n```json\n{YES}\n```",
+        f"```json\n{NO}\n```\n{YES}",
     ],
 )
-def test_two_contradictory_candidates_decide_nothing(text: str) -> None:
+def test_two_contradictory_objects_of_one_paragraph_decide_nothing(text: str) -> None:
     found = parse_decision(text)
     assert isinstance(found, Undecided)
     assert found.code == "INVALID_SCHEMA"
@@ -72,6 +61,13 @@ def test_two_contradictory_candidates_decide_nothing(text: str) -> None:
         ("yes", "NO_VALID_CANDIDATE"),
         ("{not json}", "NO_VALID_CANDIDATE"),
         ('{"answer": "yes"', "NO_VALID_CANDIDATE"),
+        (f"{YES} - I hope that helps.", "NO_VALID_CANDIDATE"),
+        (f"I say {YES}", "NO_VALID_CANDIDATE"),
+        (f"{YES} {YES}", "NO_VALID_CANDIDATE"),
+        (f"{YES}\nor {NO}, I cannot tell", "NO_VALID_CANDIDATE"),
+        (f"> {YES}", "NO_VALID_CANDIDATE"),
+        (f"```json\n{YES}", "NO_VALID_CANDIDATE"),
+        (f"```json\n{YES}\n```\nso.", "NO_VALID_CANDIDATE"),
         ('"yes"', "INVALID_SCHEMA"),
         ("[]", "INVALID_SCHEMA"),
         ('{"answer": "Yes"}', "INVALID_SCHEMA"),
@@ -79,29 +75,20 @@ def test_two_contradictory_candidates_decide_nothing(text: str) -> None:
         ('{"Answer": "yes"}', "INVALID_SCHEMA"),
         ('{"answer": "yes", "why": "it is"}', "INVALID_SCHEMA"),
         ('{"answer": "yes", "answer": "yes"}', "INVALID_SCHEMA"),
-        # Only outermost objects count.
         ('{"result": {"answer": "yes"}}', "INVALID_SCHEMA"),
         ('```json\n{"answer": "perhaps"}\n```', "INVALID_SCHEMA"),
-        ('I say {"answer": "no", "confidence": 1}.', "INVALID_SCHEMA"),
         ("[yes]", "NO_VALID_CANDIDATE"),
         ("{" * 3_000, "NO_VALID_CANDIDATE"),
         ('{"answer":' * 3_000, "NO_VALID_CANDIDATE"),
     ],
 )
-def test_what_is_not_exactly_an_answer_decides_nothing(text: str, code: str) -> None:
+def test_every_other_end_decides_nothing(text: str, code: str) -> None:
     found = parse_decision(text)
     assert isinstance(found, Undecided)
     assert found.code == code
 
 
-def test_only_so_much_is_searched_for_objects() -> None:
-    assert parse_decision("x" * (SEARCHED - len(YES)) + YES) == Decision("yes", "object")
-    assert isinstance(parse_decision("x" * (SEARCHED - len(YES) + 1) + YES), Undecided)
-    assert parse_decision("{}" * (CANDIDATES - 1) + YES) == Decision("yes", "object")
-    assert isinstance(parse_decision("{}" * CANDIDATES + YES), Undecided)
-
-
-@pytest.mark.parametrize("text", ["```json", "{", '{"', "{}", "```json{}", "\\", "``` JSON\n{}\n"])
+@pytest.mark.parametrize("text", ["```json\n", "{", '{"', "{}", "{}\n", "\\", "``` JSON\n{}\n"])
 def test_no_text_is_slow_to_read(text: str) -> None:
     begun = time.process_time()
     parse_decision(text * 30_000)
@@ -125,11 +112,11 @@ def test_whatever_is_written_it_ends_in_one_word_or_a_reason(text: str) -> None:
         assert parse_decision(found.text) == Decision(found.answer, "whole")
 
 
-@given(before=st.text(alphabet="ab\n .`'\"", max_size=50), after=st.text(max_size=50))
-def test_an_answer_within_prose_is_found_whatever_follows(before: str, after: str) -> None:
-    found = parse_decision(f"{before}{YES}{after.replace('{', '')}")
-    assert isinstance(found, Decision)
-    assert found.answer == "yes"
+@given(before=st.text(alphabet="ab .'\"", max_size=50), after=st.text(max_size=50))
+def test_only_white_space_may_follow_the_answer(before: str, after: str) -> None:
+    found = parse_decision(f"{before}\n{YES}{after}")
+    if isinstance(found, Decision):
+        assert (found.answer, after.strip()) == ("yes", "")
 
 
 @given(words)
@@ -143,7 +130,7 @@ def test_a_script_decides_only_with_its_whole_output(text: str) -> None:
     "text",
     [
         'hi\n{"answer": "yes"}',
-        '{"answer": "yes"}\n{"answer": "no"}',
+        '{"answer": "yes"}\n{"answer": "yes"}',
         '```json\n{"answer": "no"}\n```',
     ],
 )

@@ -25,6 +25,7 @@ from tests.model_server import (
 )
 from tests.waiting import wait_until
 from workers.attempt.actions import BodyTask, run_body
+from workers.prompts.build import VERDICT_QUESTION
 from workers.registry.agent_entry import Agent, ChatModel, Prices
 from workers.registry.agents import AgentBook
 
@@ -191,3 +192,14 @@ def test_a_checker_that_is_busy_comes_again_and_judges_nothing(world) -> None:
     assert (outcome.word, outcome.verdict, outcome.busy) == ("failed", None, Busy(tries=5))
     outcome = world.ask(Say("Fine.\nACCEPT"), action=Action.CHECK, inputs=checker)
     assert (outcome.word, outcome.verdict) == ("succeeded", "accept")
+
+
+def test_model_that_judges_unclearly_is_asked_once_more_with_its_answer(world) -> None:
+    checker = {"checker": {"agent": "m", "prompt": "Is it good?"}}
+    said = (Say("Looks good. ACCEPT", 1_000, 100), Say("ACCEPT", 2_000, 10))
+    outcome = world.ask(*said, action=Action.CHECK, inputs=checker)
+    assert (outcome.verdict, outcome.decided_by) == ("accept", "line")
+    first, second = (asked.said for asked in world.server.asked)
+    assert second == (*first, ("assistant", "Looks good. ACCEPT"), ("user", VERDICT_QUESTION))
+    assert outcome.usage.input_tokens == 3_000
+    assert world.spent[-1] == outcome.usage, "the running total includes the first answer"

@@ -81,7 +81,6 @@ def test_a_cancelled_check_gives_no_verdict(body) -> None:
     ("code", "verdict", "text", "decided_by"),
     [
         ("print('Fine.'); print('ACCEPT')", "accept", "Fine.\nACCEPT", "line"),
-        ("print('I would RETRY this')", "retry", "I would RETRY this", "scan"),
         ("pass", "retry", "Checker agent 'x' produced no output", "empty"),
         (
             "raise SystemExit('no key')",

@@ -36,8 +36,8 @@ ASKED = {"question": "Is it done?", "agent": "oracle"}
     ("said", "verdict", "text"),
     [
         ('{ "answer" : "yes" }', "accept", '{"answer":"yes"}'),
-        ('I think:\n```json\n{"answer": "no"}\n```\nso.', "retry", '{"answer":"no"}'),
-        ('{"answer": "no", "why": "?"} {"answer": "yes"}', "accept", '{"answer":"yes"}'),
+        ('I think:\n```json\n{"answer": "no"}\n```\n', "retry", '{"answer":"no"}'),
+        ('{"answer": "no", "why": "?"}\n{"answer": "yes"}', "accept", '{"answer":"yes"}'),
         ('{"answer": "perhaps"}', None, "INVALID_SCHEMA"),
         ("yes, it is", None, "NO_VALID_CANDIDATE"),
         ("", None, "NO_VALID_CANDIDATE"),
@@ -60,7 +60,7 @@ TELLS_NOTHING = 'You asked me to answer {"answer": "yes"} or {"answer": "no"}, b
     ("said", "verdict", "raw"),
     [
         (TELLS_NOTHING, None, TELLS_NOTHING),
-        ("It is. {'answer': 'yes'}".replace("'", '"'), "accept", 'It is. {"answer": "yes"}'),
+        ('It is.\n{"answer": "yes"}', "accept", 'It is.\n{"answer": "yes"}'),
         ('{"answer":"yes"}', "accept", None),
     ],
 )
@@ -69,7 +69,7 @@ def test_the_raw_answer_is_kept_beside_the_decision(body, said, verdict, raw) ->
     assert (outcome.verdict, outcome.raw) == (verdict, raw)
     if verdict is None:
         assert code_of(outcome) is ReasonCode.INVALID_ANSWER
-        assert "it answers both yes and no" in outcome.reason.text
+        assert "it does not end with a JSON object" in outcome.reason.text
 
 
 def test_the_raw_answer_of_a_script_is_kept_beside_the_decision(body) -> None:
@@ -78,7 +78,7 @@ def test_the_raw_answer_of_a_script_is_kept_beside_the_decision(body) -> None:
 
 
 def test_the_raw_answer_of_a_checker_is_kept_beside_its_feedback(body) -> None:
-    said = 'I looked. {"verdict": "retry", "feedback": "mend it"}'
+    said = 'I looked.\n{"verdict": "retry", "feedback": "mend it"}'
     checker = {"prompt": "Is it good?", "agent": "x"}
     agents = {"x": scripted(f"print({said!r})")}
     outcome = body(Action.CHECK, checking(checker), agents=agents)
