@@ -317,7 +317,7 @@ class _Block:
         node = Step(
             id=id_,
             action=Action.CHECK,
-            timeout_s=checker.timeout_s,
+            timeout_s=checker.limit_s,
             folder=True,
             limits=limits_of(agent, checker.model),
             inputs={

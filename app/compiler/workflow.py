@@ -173,7 +173,7 @@ def _check(
         folder=True,
         quick=checker.quick,
         limits=_limits(checker.agent, checker.model, None),
-        timeout_s=checker.timeout_s,
+        timeout_s=checker.limit_s,
         label=checker.name or name,
         inputs={
             "checker": _literals({**_dump(checker), "name": name}),
@@ -217,9 +217,9 @@ def _limits(agent: str | None, model: str | None, key: str | None) -> tuple[str,
 
 
 def _dump(who: Doer | Checker) -> dict[str, JsonValue]:
-    """Dumps a doer or checker, without the switches that are off."""
+    """Dumps a doer or checker, without what is off."""
     dumped = who.model_dump(exclude_none=True)
-    return {name: value for name, value in dumped.items() if value is not False}
+    return {name: value for name, value in dumped.items() if value not in (False, 0)}
 
 
 def _literals(value: dict[str, JsonValue]) -> dict[str, JsonValue]:

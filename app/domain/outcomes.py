@@ -77,6 +77,21 @@ class Gate(BaseModel):
     counts: Counts | None = None
 
 
+class CheckRun(BaseModel):
+    """One of several runs of a command that checks, on the same work."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    #: None if it timed out or could not start.
+    verdict: Verdict | None = None
+    exit_code: int | None = None
+    counts: Counts | None = None
+    #: The tests that failed, if they are known; the first of them.
+    failed: tuple[str, ...] = ()
+    started_ms: int | None = None
+    ended_ms: int | None = None
+
+
 class Ruling(BaseModel):
     """A rubric check's details: the rubric's hash and its gates."""
 
@@ -134,6 +149,9 @@ class Outcome(BaseModel):
     decided_by: str | None = None
     #: Of a command that checks: the tests that it ran, if they are known.
     counts: Counts | None = None
+    #: Of a command that was run again after it failed: all runs, and the tests that flipped.
+    runs: tuple[CheckRun, ...] | None = None
+    flaky: tuple[str, ...] | None = None
     #: Of a rubric check.
     ruling: Ruling | None = None
     usage: Usage | None = None
@@ -157,6 +175,15 @@ class Outcome(BaseModel):
     tools: tuple[ToolCall, ...] | None = None
     #: The number of the agent's tool calls, if all of them failed.
     tools_failed: int | None = None
+
+    @property
+    def is_proven_flaky(self) -> bool:
+        """Whether runs failed, passed and failed again: a machine that recovers shows that not."""
+        ends = "".join(
+            "F" if run.verdict == "retry" else "P" if run.verdict else "-"
+            for run in self.runs or ()
+        )
+        return re.search("F.*P.*F", ends) is not None
 
 
 def without_surrogates(outcome: Outcome) -> Outcome:

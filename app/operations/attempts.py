@@ -422,6 +422,7 @@ def outcome_fields(outcome: Outcome) -> dict[str, JsonValue]:
         "reason": reason,
         "retryable": outcome.retryable,
         "text": _teaser(outcome),
+        "flaky": outcome.is_proven_flaky or None,
         "failure": quote_error(outcome.reason.text) if failed and outcome.reason else None,
         "usage": _usage_argument(outcome.usage) if outcome.usage else None,
         "thread": _thread_argument(outcome.thread) if outcome.thread else None,

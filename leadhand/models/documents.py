@@ -123,6 +123,9 @@ class Checker(Document):
     report: FileName | None = None
     #: Of a command: whether exit code 0 accepts if no test ran, or no report came.
     allow_empty: StrictBool = False
+    #: Of a command: how often it runs again on the same work after it failed. If some runs pass,
+    #: it is flaky: it abstains, and the other checkers decide.
+    reruns: Annotated[int, Field(strict=True, ge=0, le=20)] = 0
 
     @model_validator(mode="before")
     @classmethod
@@ -152,9 +155,14 @@ class Checker(Document):
             raise ValueError("agent and model belong to a checker with a prompt or a rubric")
         if self.quick and self.callable is None and self.tool is None:
             raise ValueError("quick belongs to a callable or a tool")
-        if self.command is None and (self.report is not None or self.allow_empty):
-            raise ValueError("report and allow_empty belong to a command")
+        if self.command is None and (self.report is not None or self.allow_empty or self.reruns):
+            raise ValueError("report, allow_empty and reruns belong to a command")
         return self
+
+    @property
+    def limit_s(self) -> float:
+        """Return the most seconds of a check: each run may take its timeout."""
+        return self.timeout_s * (1 + self.reruns)
 
 
 WebhookEvent = Literal["ended", "failed", "waiting", "reported", "proposed", "task_failed"]

@@ -13,10 +13,9 @@ from leadhand.models.documents import Checker
 from leadhand.models.pipelines import hidden_exit_code
 from workers.agents.ask import agent_named
 from workers.checkers.ask_verdict import ask_verdict
-from workers.checkers.commands import run_command
+from workers.checkers.reruns import run_until_sure
 from workers.checkers.rubric_check import by_rubric
 from workers.checkers.verdicts import (
-    command_verdict,
     function_verdict,
     not_started,
 )
@@ -44,8 +43,7 @@ def check(task: BodyTask, cancel: threading.Event) -> Outcome:
 def _by_command(
     task: BodyTask, checker: Checker, timeout_s: float, cancel: threading.Event
 ) -> Outcome:
-    ran = run_command(task, checker, timeout_s=timeout_s, cancel=cancel)
-    verdict = command_verdict(ran, timeout_s=timeout_s)
+    verdict = run_until_sure(task, checker, timeout_s=timeout_s, cancel=cancel)
     # Once in a loop.
     hidden = hidden_exit_code(checker.command or "") if task.iteration == 1 else None
     return verdict.model_copy(update={"warning": hidden}) if hidden else verdict

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
-from app.domain.outcomes import Gate, Outcome, Verdict
+from app.domain.outcomes import CheckRun, Gate, Outcome, Verdict
 from app.domain.reasons import Reason, ReasonCode
 from app.truncate import cut
 from leadhand.models.counts import Counts
@@ -31,6 +31,9 @@ class Judged(BaseModel):
     exit_code: int | None = None
     #: The tests that it ran; None if they are not known.
     counts: Counts | None = None
+    #: Of a command that was run again: its runs, and the tests that flipped.
+    runs: tuple[CheckRun, ...] | None = None
+    flaky: tuple[str, ...] | None = None
     started_ms: int | None = None
     ended_ms: int | None = None
     decided_by: str | None = None
@@ -49,6 +52,11 @@ class Judged(BaseModel):
     def is_skipped(self) -> bool:
         """Whether a user skipped the check; it then does not count for the verdict."""
         return self.reason is not None and self.reason.code is ReasonCode.USER_SKIP
+
+    @property
+    def is_flaky(self) -> bool:
+        """Whether the check abstains, since its runs on the same work differ."""
+        return self.flaky is not None
 
     @property
     def entry(self) -> JsonValue:
@@ -81,8 +89,16 @@ def judge(inputs: Mapping[str, JsonValue]) -> Outcome:
         value={"checks": [check.entry for check in judgement.checks]},
         reason=judgement.reason,
         decided_by=judgement.decided_by,
-        warning=judgement.feedback if judgement.decided_by is not None else None,
+        warning=_warning(judgement),
     )
+
+
+def _warning(judgement: Judgement) -> str | None:
+    if judgement.decided_by is not None:
+        return judgement.feedback
+    flaky = [check for check in judgement.checks if check.is_flaky]
+    first = [f"{check.name}: {check.feedback.splitlines()[0]}" for check in flaky]
+    return "\n".join(first) or None
 
 
 def combine(rule: Rule, checks: Sequence[Check], unclear_before: Collection[str] = ()) -> Judgement:
@@ -91,9 +107,11 @@ def combine(rule: Rule, checks: Sequence[Check], unclear_before: Collection[str]
     `unclear_before` names the checkers whose answer in the previous iteration was no verdict.
     """
     judged = tuple(_judged(check) for check in checks)
-    counted = tuple(check for check in judged if not check.is_skipped)
-    if judged and not counted:
+    asked = tuple(check for check in judged if not check.is_skipped)
+    if judged and not asked:
         return _accept_unjudged(judged)
+    # Flaky checks abstain; if no other is left, they refuse.
+    counted = tuple(check for check in asked if not check.is_flaky) or asked
     verdict, reason = _decide(_needed(rule, len(counted)), counted, unclear_before)
     return Judgement(
         verdict=verdict, feedback=_feedback(verdict, judged), reason=reason, checks=judged
@@ -157,6 +175,8 @@ def _judged(check: Check) -> Judged:
         raw=None if outcome.raw is None else cut(outcome.raw, CHECK_LIMIT),
         exit_code=outcome.exit_code,
         counts=outcome.counts,
+        runs=outcome.runs,
+        flaky=outcome.flaky,
         started_ms=outcome.started_ms,
         ended_ms=outcome.ended_ms,
         decided_by=outcome.decided_by,
@@ -205,6 +225,8 @@ def _not_judged(checks: Sequence[Judged]) -> str:
 def _section(check: Judged) -> str:
     if check.is_skipped:
         how: str = "skipped"
+    elif check.is_flaky:
+        how = "flaky: no verdict on the work"
     else:
         how = "timed out: no verdict on the work" if check.timed_out else check.verdict or "lost"
     return f"## {check.name} ({how})\n\n{check.feedback}".rstrip()

@@ -46,17 +46,27 @@ class CommandRun(NamedTuple):
 
 
 def run_command(
-    task: BodyTask, checker: Checker, *, timeout_s: float, cancel: threading.Event
+    task: BodyTask,
+    checker: Checker,
+    *,
+    timeout_s: float,
+    cancel: threading.Event,
+    spill: Path | None = None,
 ) -> CommandRun:
-    """Runs a checker's command, with a report of each pytest that it starts."""
-    line = checker.command or ""
+    """Runs a checker's command, with a report of each pytest that it starts.
+
+    `spill` is the folder for the output of a run that is not the attempt's first.
+    """
+    line, spill = checker.command or "", spill or task.spill
     words = read_command(line)
-    if checker.report == NO_REPORT or words.lists_only:
-        return CommandRun(run(task.command(line, timeout_s=timeout_s), cancel), None, "")
-    pipe = task.spill / "report.xml"
+    is_read = checker.report != NO_REPORT and not words.lists_only
+    pipe = spill / "report.xml" if is_read else None
+    command = replace(task.command(line, timeout_s=timeout_s, report=pipe), spill=spill)
+    if pipe is None:
+        return CommandRun(run(command, cancel), None, "")
     files = words.reports if checker.report is None else (checker.report,)
     before = _stamps(task.folder, files)
-    result = run(task.command(line, timeout_s=timeout_s, report=pipe), cancel)
+    result = run(command, cancel)
     try:
         tests = joined([read_junit(_bounded(result.report)), *_read(task.folder, files, before)])
         why = "there is none"
@@ -82,7 +92,7 @@ def _refusal(checker: Checker, words: RunnerCommand, tests: TestRun | None, why:
     counts = tests.counts
     if counts.failed and (checker.report is not None or words.fails_with_tests):
         return (
-            f"{first} {counts.failed} of {counts.collected} tests failed: {_listed(tests.failed)}."
+            f"{first} {counts.failed} of {counts.collected} tests failed: {listed(tests.failed)}."
             " With `report: none` the checker's exit code alone decides."
         )
     if counts.passed or counts.failed or checker.allow_empty:
@@ -95,7 +105,8 @@ def _is_promised(checker: Checker, words: RunnerCommand) -> bool:
     return checker.report is not None or words.runs_pytest
 
 
-def _listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
+    """Lists the first names of tests."""
     more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
     return ", ".join(names[:_NAMES]) + more
 

@@ -1,10 +1,10 @@
 -- Records the outcome of an attempt, once, and releases what it allows.
 -- Arguments: address, fence, nonce, worker, word, verdict?, reason?, retryable, failure?, text?, usage?, expand?,
 --   ledger? (the turn of the caller's ledger entry), digest?, patch?, changed? (of the folder: its state, what the
---   attempt changed, and whether it had changed before), work? (the state to judge and commit), busy? and jitter? (of a retry), ending? (of a failed attempt,
---   for the next one), warning? (of the session), take (nonces for further
+--   attempt changed, and whether it had changed before), work? (the state to judge and commit), busy? and jitter? (of
+--   a retry), ending? (of a failed attempt, for the next one), warning? (of the session), take (nonces for further
 --   grants), lease_ms, thread? (where its conversation continues), signature? and refused_by? (of a judge: a digest
---   of the iteration's result), artifacts? (of the outcome: name, digest, size, media_type)
+--   of the iteration's result), flaky? (of a check), artifacts? (of the outcome: name, digest, size, media_type)
 -- Document: the outcome. Entry: of the ledger. Records: of the transcript.
 -- Returns: settled | again (it is retried) | repeated | superseded; with grants and hints
 --- @requires attempts, deadlines, dispatch, events, inbox, outcomes, records, transaction, transcript, usage/usage

@@ -202,8 +202,9 @@ def _iteration(entry: LedgerEntry, *, name: str, copied: bool) -> Iterator[str]:
     yield from _some(entry.work)
     for check in entry.checks:
         counts = counts_text(check.get("counts"))
-        took = f"{_duration(check)}{counts and f', {counts}'}"
-        yield f"  {plain(check.get('name'))}: {plain(check.get('verdict'))}{took}"
+        verdict = check.get("verdict") if check.get("flaky") is None else "flaky"
+        after = f"{_duration(check)}{counts and f', {counts}'}"
+        yield f"  {plain(check.get('name'))}: {plain(verdict)}{after}"
         yield from _some(str(check.get("feedback") or ""))
         if check.get("raw"):
             yield "  the whole answer:"

@@ -35,7 +35,8 @@ class CheckCount(View):
     """Outcomes of one checker with one verdict."""
 
     checker: str
-    #: accept, retry, terminate; for a check without a verdict, how it ended, such as failed.
+    #: accept, retry, terminate; flaky, if runs on the same work failed, passed and failed; for a
+    #: check without a verdict, how it ended, such as failed.
     verdict: str
     count: int
     #: Of the last attempts of all together.

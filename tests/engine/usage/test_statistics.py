@@ -7,7 +7,7 @@ from datetime import date
 import pytest
 
 from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome, Usage
+from app.domain.outcomes import CheckRun, Outcome, Usage
 from app.operations.submit import About
 from app.store.store import connect
 from leadhand.models.views import StatisticsView
@@ -65,6 +65,16 @@ def test_an_outcome_that_arrives_twice_counts_once(world: World) -> None:
     world.settle(ref, check, RETRY)
     world.settle(ref, check, RETRY)
     assert [(c.verdict, c.count) for c in read(world).checks] == [("retry", 1)]
+
+
+@pytest.mark.parametrize(("ends", "counted"), [("FP", "retry"), ("FPF", "flaky"), ("FFF", "retry")])
+def test_check_counts_as_flaky_if_it_failed_passed_and_failed(world: World, ends, counted) -> None:
+    ref = begin(world)
+    world.settle(ref, world.grant(ref, "loop~1[1]/do"), Outcome(word="succeeded"))
+    runs = tuple(CheckRun(verdict="retry" if end == "F" else "accept") for end in ends)
+    outcome = RETRY.model_copy(update={"runs": runs, "flaky": ()})
+    world.settle(ref, world.grant(ref, "loop~1[1]/check"), outcome)
+    assert [(c.verdict, c.count) for c in read(world).checks] == [(counted, 1)]
 
 
 def test_days_are_by_utc_and_a_period_holds_its_days_only(world: World) -> None:

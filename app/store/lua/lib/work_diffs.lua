@@ -37,7 +37,7 @@ local function store(tx, address, patch)
   end
 end
 
--- Stores the state that is judged and committed, "MS DIGEST", unless a later one is stored: doers may work side by side.
+-- Stores the state that is judged and committed, "MS DIGEST", unless a later one is stored: doers may run at once.
 local function keep_work(tx, work)
   local last = redis.call('HGET', tx.keys.session, 'work') or ''
   if tonumber(work:match('^%d+')) >= (tonumber(last:match('^%d+')) or 0) then
