@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from flask import Blueprint, Response
 from pydantic import Field
 
 from api import requests
+from api.auth import allow, may_bring_commands
 from api.responses import answer
+from app.domain.environment.session import environment_of
 from app.engine import Engine
 from leadhand.models.plans import BranchName, TaskId
+from leadhand.models.session_environment import WithEnvironment
 from leadhand.models.views import MergeView, Page, WorktreeView
 
 
@@ -24,10 +27,14 @@ class CleanBody(requests.Body):
     force: bool = False
 
 
-class ApplyBody(requests.Body):
-    """Whether work that was not accepted is applied too."""
+class ApplyBody(requests.Body, WithEnvironment):
+    """Which work is applied, and which checkers judge it once it is merged."""
 
+    #: Also work that was not accepted.
     force: bool = False
+    #: Which of the checkers that accepted the work run on the merged work, if that is another tree
+    #: than they saw: those that are no agents, all, or none.
+    recheck: Literal["commands", "all", "none"] = "commands"
 
 
 class ApplyPlanBody(requests.Body):
@@ -98,7 +105,16 @@ class Worktrees:
         """POST .../apply: start bringing a session's work into the folder it was started in."""
         requests.query(requests.NoQuery)
         asked = requests.body(ApplyBody)
-        return answer(self._engine.own_folders.apply(session, force=asked.force), 202)
+        free = may_bring_commands(self._engine)
+        allow(asked, free=free)
+        started = self._engine.own_folders.apply(
+            session,
+            force=asked.force,
+            mode=asked.recheck,
+            environment=environment_of(asked),
+            free=free,
+        )
+        return answer(started, 202)
 
     def apply_plan(self, session: str) -> Response:
         """POST .../plan/apply: start fast-forwarding a user's branch to the plan's merged work."""

@@ -212,7 +212,7 @@ class Engine:
         self.folder_index = FolderIndex(store, self.registry)
         self.folder_audits = FolderAudits(settings, self.fleet, self.submit)
         self.coming_home = ComingHome(store, self.registry, self.submit)
-        self.own_folders = OwnFolders(store, self.registry, self.transitions, self.submit)
+        self.own_folders = OwnFolders(store, settings, self.registry, self.transitions, self.submit)
         self.plans = Plans(store, self.registry, self.transitions, self.answers, self.inbox)
         self.deletion = Deletion(self.registry, self.control, self.reports, self.folder_index)
         self.bulk = Bulk(store, self.queries, self.control, self.deletion, self.annotations)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from pydantic import JsonValue
 
-from app.domain.merges import REBASE
+from app.domain.merges import MERGE_WORK, REBASE
 from app.domain.program import (
     WITH_MERGES,
     WITH_RECORDED_STATE,
@@ -78,7 +78,7 @@ def in_own_folder(program: Program, own: OwnFolder, title: str) -> Program:
     facts: dict[str, JsonValue] = {"origin": literal(own.origin), "prefix": literal(own.prefix)}
     taken = {node.id for node in program.body}
     make, keep = _free_id(WORKSPACE, taken), _free_id(KEEP, taken)
-    first = _step(make, {"do": "open", **facts, **_extras(own)})
+    first = _step(make, {"do": "open", **facts, **extras_of(own)})
     message: dict[str, JsonValue] = {"message": literal(title or program.name)}
     last = _step(keep, {"do": "close", **facts, **message, **_as_found(program)})
     # In a fork, all steps before the last one may be done before the first one of its own.
@@ -141,8 +141,8 @@ def recorded_state(inputs: Mapping[str, JsonValue]) -> RecordedState | None:
     )
 
 
-def _extras(own: OwnFolder) -> dict[str, JsonValue]:
-    """The inputs of the first step that only some sessions have."""
+def extras_of(own: OwnFolder) -> dict[str, JsonValue]:
+    """Returns the inputs of a step that makes a session's folder which only some sessions have."""
     files: list[JsonValue] = [literal(name) for name in own.copy_files]
     state: JsonValue = None if own.state is None else {**own.state._asdict()}
     given: dict[str, JsonValue] = {
@@ -160,29 +160,21 @@ def opening_inputs(program: Program) -> Mapping[str, JsonValue] | None:
 
 def opening_step(program: Program) -> Step | None:
     """Returns the step that makes the session's folder; None without such a step."""
-    first = program.node(REBASE) if program.has(REBASE) else program.body[0]
+    within = (program.node(path) for path in (REBASE, MERGE_WORK) if program.has(path))
+    first = next(within, program.body[0])
     if not isinstance(first, Step) or first.action is not Action.WORKSPACE:
         return None
-    return first if first.inputs.get("do") in ("make", "open", "rebase") else None
-
-
-def apply_program(session: str, own: OwnFolder, folder: str) -> Program:
-    """Builds the program that brings a session's work from its own folder into the original one."""
-    return _own_program("apply", session, own, {"folder": literal(folder)})
+    return first if first.inputs.get("do") in ("make", "open", "rebase", "merge") else None
 
 
 def discard_program(session: str, own: OwnFolder, folder: str, *, force: bool) -> Program:
     """Builds the program that removes the worktree or copy that a session made for itself."""
-    return _own_program("discard", session, own, {"folder": literal(folder), "force": force})
-
-
-def _own_program(do: str, session: str, own: OwnFolder, more: dict[str, JsonValue]) -> Program:
     inputs: dict[str, JsonValue] = {
-        "do": do, "session": session, "origin": literal(own.origin), "prefix": literal(own.prefix),
-        **more,
+        "do": "discard", "session": session, "origin": literal(own.origin),
+        "prefix": literal(own.prefix), "folder": literal(folder), "force": force,
     }  # fmt: skip
-    body = (_step(do, inputs),)
-    return Program(schema_version=WITH_WORKSPACES, name=f"{do} {session}", body=body)
+    body = (_step("discard", inputs),)
+    return Program(schema_version=WITH_WORKSPACES, name=f"discard {session}", body=body)
 
 
 def _free_id(wanted: str, taken: set[str]) -> str:

@@ -9,6 +9,8 @@ from typing import NamedTuple
 MERGE_FOLDER = ".merge"
 #: The node that rebases: its inputs name the folder that the plan works in.
 REBASE = "merge/attempt/rebase"
+#: The loop of a session that applies the work of another one, and the node in it that merges.
+APPLY, MERGE_WORK = "apply", "apply/merge"
 #: How often a resolver works on one merge, and how often a person is asked about it.
 RESOLVES, ASKS = 3, 3
 #: How long a person has to answer, in seconds: two days.

@@ -19,7 +19,7 @@ from leadhand.models.views import LedgerEntry
 WORK = 2000
 FEEDBACK = 8000
 #: The steps of a merge that decide an iteration.
-_MERGES = ("land", "after")
+_MERGES = ("land", "after", "apply")
 
 
 def entry_of(
@@ -31,7 +31,7 @@ def entry_of(
 ) -> str | None:
     """Builds the ledger entry (JSON record) of the loop iteration that a judge ends, else None.
 
-    In a merge, that is the step that lands the work or ends the round.
+    In a merge, that is the step that lands the work or ends the round, or applies it.
     """
     is_merge = step.action is Action.WORKSPACE and inputs.get("do") in _MERGES
     if not (is_merge or step.action is Action.JUDGE) or outcome.word != "succeeded":

@@ -65,10 +65,14 @@ class Work(NamedTuple):
 
     @property
     def locks_another(self) -> Path | None:
-        """Return the folder's real path if the session's lock is on another path, else None."""
+        """Return the folder's real path if the session's lock is on another path, else None.
+
+        A session that applies work has the lock of the user's folder, and checks in a worktree.
+        """
         if self.facts.cwd is None or not self.step.folder or not self.facts.folder:
             return None
-        real = Path(self.facts.cwd).resolve()
+        made = self.workspace or {}
+        real = Path(str(made["origin"]) if made.get("do") == "merge" else self.facts.cwd).resolve()
         held = lock_name(f"folder:{self.facts.place}:{real}")
         return real if held != self.facts.folder else None
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from leadhand.client import plans
-from leadhand.client.async_connection import AsyncConnection
 from leadhand.client.calls import Call
 from leadhand.client.plans import Change, Operations
 from leadhand.client.requests import M, parsed
+from leadhand.client.submit.async_environment_calls import AsyncEnvironmentCalls
 from leadhand.errors import AnswerUnwanted, PlanChanged, PlanRefused
 from leadhand.models.plans import Proposal
 from leadhand.models.views import (
@@ -26,10 +26,8 @@ from leadhand.models.views import (
 )
 
 
-class AsyncPlanCalls:
+class AsyncPlanCalls(AsyncEnvironmentCalls):
     """Reads and changes plans, and reports about their tasks."""
-
-    _connection: AsyncConnection
 
     async def plan(self, session: str) -> PlanView:
         """Get a session's plan with its tasks, state and proposals. Raises NoPlan without one."""
@@ -151,14 +149,24 @@ class AsyncPlanCalls:
         """
         return await self._read(HomeView, plans.comparison(session, task, unmerged=unmerged))
 
-    async def apply(self, session: str, *, force: bool = False) -> ApplyingView:
+    async def apply(
+        self,
+        session: str,
+        *,
+        force: bool = False,
+        recheck: Literal["commands", "all", "none"] = "commands",
+        env: Mapping[str, str] | None = None,
+    ) -> ApplyingView:
         """Start a session that applies another session's work to the folder where that started.
 
-        For sessions with `worktree`. With `force` also work that was not accepted. Wait for the
+        For sessions with `worktree`. With `force` also work that was not accepted. `recheck` says
+        which of its checkers judge the merged work, if that is another tree than they saw: those
+        that are no agents, all, or none; they get the variables `env`, as of `submit`. Wait for the
         end of the session that is returned: it fails with the reason if nothing was applied.
         Raises ControlRefused.
         """
-        return await self._read(ApplyingView, plans.applying(session, force=force))
+        fields = await self._with_environment({"force": force, "recheck": recheck}, env)
+        return await self._read(ApplyingView, plans.applying(session, **fields))
 
     async def _read(self, model: type[M], call: Call) -> M:
         return parsed(model, (await self._connection.transport.send(call)).checked())

@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from leadhand.client import plans
 from leadhand.client.calls import Call
-from leadhand.client.connection import Connection
 from leadhand.client.plans import Change, Operations
 from leadhand.client.requests import M, parsed
+from leadhand.client.submit.environment_calls import EnvironmentCalls
 from leadhand.errors import AnswerUnwanted, PlanChanged, PlanRefused
 from leadhand.models.plans import Proposal
 from leadhand.models.views import (
@@ -27,10 +27,8 @@ from leadhand.models.views import (
 )
 
 
-class PlanCalls:
+class PlanCalls(EnvironmentCalls):
     """Reads and changes plans, and reports about their tasks."""
-
-    _connection: Connection
 
     def plan(self, session: str) -> PlanView:
         """Get a session's plan with its tasks, state and proposals. Raises NoPlan without one."""
@@ -152,14 +150,24 @@ class PlanCalls:
         """
         return self._read(HomeView, plans.comparison(session, task, unmerged=unmerged))
 
-    def apply(self, session: str, *, force: bool = False) -> ApplyingView:
+    def apply(
+        self,
+        session: str,
+        *,
+        force: bool = False,
+        recheck: Literal["commands", "all", "none"] = "commands",
+        env: Mapping[str, str] | None = None,
+    ) -> ApplyingView:
         """Start a session that applies another session's work to the folder where that started.
 
-        For sessions with `worktree`. With `force` also work that was not accepted. Wait for the
+        For sessions with `worktree`. With `force` also work that was not accepted. `recheck` says
+        which of its checkers judge the merged work, if that is another tree than they saw: those
+        that are no agents, all, or none; they get the variables `env`, as of `submit`. Wait for the
         end of the session that is returned: it fails with the reason if nothing was applied.
         Raises ControlRefused.
         """
-        return self._read(ApplyingView, plans.applying(session, force=force))
+        fields = self._with_environment({"force": force, "recheck": recheck}, env)
+        return self._read(ApplyingView, plans.applying(session, **fields))
 
     def _read(self, model: type[M], call: Call) -> M:
         return parsed(model, (self._connection.transport.send(call)).checked())

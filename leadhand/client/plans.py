@@ -176,9 +176,9 @@ def comparison(session: str, task: str | None, *, unmerged: bool) -> Call:
     return Call("POST", session_path(session, "plan/diff"), content=content)
 
 
-def applying(session: str, *, force: bool) -> Call:
+def applying(session: str, **body: Any) -> Call:
     """Builds the request that applies a session's work to the folder it was started in."""
-    content = _JSON.dump_json({"force": force})
+    content = _JSON.dump_json(body)
     return Call("POST", session_path(session, "apply"), content=content)
 
 

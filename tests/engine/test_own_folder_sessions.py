@@ -173,8 +173,12 @@ def test_apply_is_a_session_in_the_users_folder(world: World, tmp_path: Path) ->
     other = SessionRef(started, started)
     fields = world.engine.store.fields(other)
     assert fields["folder"].endswith(f":{tmp_path}")
-    work = world.engine.attempts.work(other, world.grant(other, "apply"))
-    assert (work.inputs["do"], work.inputs["session"]) == ("apply", ref.id)
+    work = world.engine.attempts.work(other, world.grant(other, "apply~1[1]/merge"))
+    assert (work.inputs["do"], work.inputs["session"]) == ("merge", ref.id)
+    assert (str(work.cwd), work.locks_another) == (
+        f"{Path(work.facts.cwd or '').parent}/.merge",
+        None,
+    )
     holder = world.session(str(tmp_path))
     assert world.claim(holder, "loop~1[1]/do").why == "lock"
     world.engine.own_folders.record({"session": ref.id, "applied": "done", "refused": ""})

@@ -22,6 +22,7 @@ from workers.workspaces.fast_forward import fast_forward
 from workers.workspaces.git import Git, WorkspaceRefused
 from workers.workspaces.layout import Shelf
 from workers.workspaces.merging import Conflict, Rebased, Wanted
+from workers.workspaces.user_tree import name_uncommitted
 
 #: The first words about merged work that the checkers do not accept.
 _RECHECK = "the merged work was not accepted by the checkers"
@@ -212,7 +213,9 @@ def _apply(task: BodyTask, cancel: threading.Event, deadline: float) -> Outcome:
     text = f"{done.branch} is at {done.new}"
     if done.old == done.new:
         text = f"{done.branch} has all commits of {given.source} already"
-    return _done(text, done._asdict()).model_copy(update={"verdict": "accept"})
+    value: JsonValue = {"branch": done.branch, "old": done.old, "new": done.new}
+    outcome = _done(text + name_uncommitted(done.uncommitted), value)
+    return outcome.model_copy(update={"verdict": "accept"})
 
 
 def _diff(task: BodyTask, cancel: threading.Event, deadline: float) -> Outcome:

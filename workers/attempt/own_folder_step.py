@@ -1,4 +1,4 @@
-"""Makes, keeps, applies and removes the folder that a session has to itself, as steps."""
+"""Makes, keeps and removes the folder that a session has to itself, as steps."""
 
 from __future__ import annotations
 
@@ -11,17 +11,13 @@ from pydantic import BaseModel, Field, JsonValue
 
 from app.compiler.workspaces import recorded_state
 from app.domain.outcomes import Outcome
-from app.domain.reasons import ReasonCode
-from app.domain.states import ENDED
 from app.domain.workspaces import RecordedState
 from workers.attempt.reservation import removable, reserved
 from workers.folders.work_diff import SNAPSHOTS
 from workers.folders.worktree import SnapshotLost, Worktree
-from workers.processes.exit_outcome import failed_outcome, failure
+from workers.processes.exit_outcome import failure
 from workers.processes.process import run
 from workers.task.task import BodyTask
-from workers.workspaces.applying import apply_branch
-from workers.workspaces.copy_back import apply_copy
 from workers.workspaces.extras import (
     copy_ignored,
     forget_prepared,
@@ -47,10 +43,10 @@ from workers.workspaces.user_tree import listed
 from workers.workspaces.worktree_checks import agent_warnings
 
 #: What the steps of this module do.
-STEPS = frozenset({"open", "close", "apply", "discard"})
+STEPS = frozenset({"open", "close", "discard"})
 
 
-class _Asked(BaseModel):
+class Asked(BaseModel):
     """The inputs of a step."""
 
     do: str
@@ -69,16 +65,14 @@ class _Asked(BaseModel):
 
 
 def carry_out_own(task: BodyTask, git: Git) -> Outcome:
-    """Run a step that makes, commits, applies or discards the own folder of a session."""
-    asked = _Asked.model_validate(task.inputs)
-    home = _home(task, asked)
+    """Run a step that makes, commits or discards the own folder of a session."""
+    asked = Asked.model_validate(task.inputs)
+    home = home_of(task, asked)
     match asked.do:
         case "open":
             return _open(task, git, home, asked)
         case "close":
             return _close(task, git, home, asked)
-        case "apply":
-            return _apply(task, git, home)
         case _:
             return _discard(task, git, home, force=asked.force)
 
@@ -150,11 +144,12 @@ def judged_work(task: BodyTask, path: Path) -> Judged:
 
 
 def _home_of(inputs: Mapping[str, JsonValue], session: str, root: Path) -> Home:
-    asked = _Asked.model_validate(inputs)
+    asked = Asked.model_validate(inputs)
     return Home(root, session, Path(asked.origin), asked.prefix)
 
 
-def _home(task: BodyTask, asked: _Asked) -> Home:
+def home_of(task: BodyTask, asked: Asked) -> Home:
+    """Returns the folder of the session that a step works for. Raises WorkspaceRefused."""
     if task.worktrees is None:
         raise WorkspaceRefused("this worker has no folder for worktrees")
     session = asked.session or task.session
@@ -179,18 +174,18 @@ def require_same(what: str, recorded: str, here: Path) -> None:
         )
 
 
-def _open(task: BodyTask, git: Git, home: Home, asked: _Asked) -> Outcome:
+def _open(task: BodyTask, git: Git, home: Home, asked: Asked) -> Outcome:
     state = recorded_state(task.inputs)
     with home.opening(git) if state is not None else nullcontext(git) as held:
         return _opened(task, held, home, asked, state)
 
 
 def _opened(
-    task: BodyTask, git: Git, home: Home, asked: _Asked, state: RecordedState | None
+    task: BodyTask, git: Git, home: Home, asked: Asked, state: RecordedState | None
 ) -> Outcome:
     was_open = is_opened(home)
     record = open_folder(git, home, most=task.copy_max, store=task.store, state=state)
-    task.on_workspace(_facts(home, kind=record.kind, **_of_worktree(record)))
+    task.on_workspace(own_facts(home, kind=record.kind, **_of_worktree(record)))
     warnings = _warnings(git, home, record, is_fork=state is not None)
     if not was_open:  # otherwise a step beside this one works in it already
         if state is not None:
@@ -199,7 +194,7 @@ def _opened(
             top = Path(git("rev-parse", "--show-toplevel"))
             missing = copy_ignored(git, top, home.path, asked.copy_files)
             warnings += [f"{name} is not in the repository's folder" for name in missing]
-        failed = _prepare(task, git, home, asked.prepare) if asked.prepare else None
+        failed = prepare_folder(task, git, home.path, home.cwd, asked.prepare)
         if failed is not None:
             return failed
         if state is not None:
@@ -211,7 +206,7 @@ def _opened(
     return outcome.model_copy(update={"warning": "; ".join(warnings)}) if warnings else outcome
 
 
-def _close(task: BodyTask, git: Git, home: Home, asked: _Asked) -> Outcome:
+def _close(task: BodyTask, git: Git, home: Home, asked: Asked) -> Outcome:
     message = f"{asked.message}\n\nSession {home.session}."
     record = check_folder(git, home)
     as_found = asked.as_found or record.kind == "copy"
@@ -235,16 +230,15 @@ def _restore(task: BodyTask, git: Git, home: Home, state: RecordedState) -> None
         ) from None
 
 
-def _prepare(task: BodyTask, git: Git, home: Home, command: str) -> Outcome | None:
-    """Run the command that prepares the folder, unless that is done; its failure, or None."""
-    folders = list(dict.fromkeys((home.path, home.cwd)))
-    digest = preparation(folders, command)
-    if is_prepared(home.path, digest):
+def prepare_folder(task: BodyTask, git: Git, path: Path, cwd: Path, command: str) -> Outcome | None:
+    """Run the command that prepares a folder, unless that is done; return its failure, or None."""
+    digest = preparation(list(dict.fromkeys((path, cwd))), command)
+    if not command or is_prepared(path, digest):
         return None
     result = run(task.command(command), git.cancel)
     failed = failure(result, who="the command that prepares the folder", timeout_s=task.timeout_s)
     if failed is None:
-        write_prepared(home.path, digest)
+        write_prepared(path, digest)
     return failed
 
 
@@ -265,35 +259,15 @@ def _warnings(git: Git, home: Home, record: Record, *, is_fork: bool) -> list[st
     return found
 
 
-def _apply(task: BodyTask, git: Git, home: Home) -> Outcome:
-    try:
-        done = _applied(task, git, home)
-    except WorkspaceRefused as error:
-        task.on_workspace(_facts(home, refused=str(error)))
-        return failed_outcome(ReasonCode.FAILED_STEP, str(error))
-    task.on_workspace(_facts(home, applied=done, refused=""))
-    return _done(done)
-
-
-def _applied(task: BodyTask, git: Git, home: Home) -> str:
-    record = home.require_record()
-    with home.locked(git, record.kind) as held, reserved(task, home.session, ENDED):
-        if record.kind == "worktree":
-            return apply_branch(held, home.path, record, home.session)
-        changes = apply_copy(home.path, home.cwd, home.origin)
-    counts = f"{len(changes.written)} written, {len(changes.removed)} removed"
-    return f"files in {home.origin}: {counts}"
-
-
 def _discard(task: BodyTask, git: Git, home: Home, *, force: bool) -> Outcome:
     statuses = removable(force=force)
     removed = discard_folder(
         git, home, force=force, reserve=lambda: reserved(task, home.session, statuses)
     )
     if removed.kept:
-        task.on_workspace(_facts(home, kept=removed.kept))
+        task.on_workspace(own_facts(home, kept=removed.kept))
         return _done(f"kept: {removed.kept}")
-    task.on_workspace(_facts(home, kept="", cleaned=True))
+    task.on_workspace(own_facts(home, kept="", cleaned=True))
     return _done("removed")
 
 
@@ -301,8 +275,8 @@ def _of_worktree(record: Record) -> dict[str, JsonValue]:
     return {"branch": record.branch, "base": record.base, "target": record.target}
 
 
-def _facts(home: Home, **facts: JsonValue) -> dict[str, JsonValue]:
-    """What the session records about its folder."""
+def own_facts(home: Home, **facts: JsonValue) -> dict[str, JsonValue]:
+    """Builds what a session records about its folder."""
     return {"session": home.session, **facts}
 
 

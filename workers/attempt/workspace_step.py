@@ -15,7 +15,7 @@ from app.domain.program import Action
 from app.domain.reasons import ReasonCode
 from app.domain.workspaces import Kind, Survey
 from app.operations.attempts import Work
-from workers.attempt import merge_step
+from workers.attempt import apply_step, merge_step
 from workers.attempt.audit_step import carry_out_audit
 from workers.attempt.own_folder_step import (
     STEPS,
@@ -75,9 +75,10 @@ def carry_out(task: BodyTask, cancel: threading.Event) -> Outcome:
     """Run a step that makes, keeps, merges or removes a folder; a refusal fails the step."""
     deadline = time.monotonic() + task.timeout_s
     try:
-        if task.inputs.get("do") in STEPS:
-            origin = Path(str(task.inputs["origin"]))
-            return carry_out_own(task, Git(origin, cancel, deadline))
+        if task.inputs.get("do") in (STEPS | apply_step.STEPS):
+            git = Git(Path(str(task.inputs["origin"])), cancel, deadline)
+            is_own = task.inputs["do"] in STEPS
+            return carry_out_own(task, git) if is_own else apply_step.carry_out(task, git)
         match task.inputs.get("do"):
             case "survey":
                 return _survey(task, Git(task.folder, cancel, deadline))

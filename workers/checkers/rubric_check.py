@@ -50,6 +50,8 @@ def by_rubric(
     except (OSError, ValueError, RubricUnclear) as error:
         why = (error.strerror if isinstance(error, OSError) else None) or str(error)
         return not_started(f"rubric {name!r} cannot be read: {why}")
+    if given.gates_only:
+        rubric = rubric._replace(criteria="", nice="")
     gates, result = _gates(task, rubric, deadline, cancel)
     if result is not None and result.cancelled:
         return failed_outcome(

@@ -111,3 +111,5 @@ class CheckInputs(Inputs):
     #: The doer's model, for an agent that the checker names without a model and that takes one.
     doer_model: str | None = None
     history: Annotated[tuple[PastIteration, ...], BeforeValidator(lambda value: value or ())] = ()
+    #: Of a rubric on merged work: only its gates run, and no agent is asked.
+    gates_only: bool = False

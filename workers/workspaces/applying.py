@@ -1,32 +1,65 @@
 """Brings the branch of a session's worktree into the branch that the user has checked out.
 
-The merge is computed without the user's tree (`git merge-tree`), and arrives as a fast-forward: it
-is there as a whole, or not at all.
+The merge is computed without the user's tree (`git merge-tree`), so that it can be checked before
+it arrives as a fast-forward: it is there as a whole, or not at all.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from pydantic import BaseModel, ConfigDict
+
 from workers.workspaces import worktrees
 from workers.workspaces.fast_forward import PROTECTED, is_protected
-from workers.workspaces.git import Git, WorkspaceRefused, identity
+from workers.workspaces.git import Git, GitFailed, WorkspaceRefused, identity
 from workers.workspaces.in_progress import refuse_in_progress
 from workers.workspaces.layout import Record
 from workers.workspaces.repository import is_ancestor
-from workers.workspaces.user_tree import check_clean, forward, listed
+from workers.workspaces.user_tree import (
+    forward,
+    listed,
+    refuse_overwriting,
+    refuse_waiting,
+    uncommitted,
+)
 
 _HEADS = "refs/heads/"
-_UNJUDGED = "the checkers have not judged this merge"
 #: The exit codes of `git merge-tree`; others are errors, such as of a git that does not know it.
 _CLEAN, _CONFLICT = 0, 1
 
 
-def apply_branch(git: Git, path: Path, record: Record, session: str) -> str:
-    """Merges a session's commits into the user's branch and returns what was done.
+class MergedWork(BaseModel):
+    """A session's work together with that of the user's branch, in a commit without a branch."""
+
+    model_config = ConfigDict(frozen=True)
+
+    #: The user's branch, and the commit of it that was merged.
+    target: str
+    old: str
+    #: The session's branch, and its newest commit.
+    branch: str
+    tip: str
+    #: The commit that has both: one of these two, or a merge of them.
+    new: str
+
+
+class Arrived(BaseModel):
+    """The user's branch has the merged work."""
+
+    text: str
+    #: Whether it had it before.
+    is_old: bool = False
+    #: Files of the user's with changes that are in no commit, so that no checker saw them.
+    uncommitted: list[str] = []
+
+
+def merge_branch(git: Git, path: Path, record: Record, session: str) -> MergedWork:
+    """Merges a session's commits with the user's branch, which stays where it is.
 
     `git` works in the folder that the session was started in, under the repository's lock; `path`
-    is the worktree, which may be gone. Raises WorkspaceRefused, and has changed nothing then.
+    is the worktree, which may be gone. Raises WorkspaceRefused if the user's branch cannot get the
+    work, and has changed nothing then.
     """
     top = Path(git("rev-parse", "--show-toplevel"))
     refuse_in_progress(git, path)
@@ -36,16 +69,52 @@ def apply_branch(git: Git, path: Path, record: Record, session: str) -> str:
     if tip is None:
         raise WorkspaceRefused(f"the branch {record.branch!r} is gone")
     target = _check_target(git, top, record)
+    old = git("rev-parse", "HEAD")
+    if is_ancestor(git, tip, old):
+        new = old
+    else:
+        refuse_waiting(git, top)
+        message = f"Merge {record.branch} (session {session})"
+        new = tip if is_ancestor(git, old, tip) else _merge(git, old, tip, message)
+        refuse_overwriting(git, top, new)
+    return MergedWork(target=target, old=old, branch=record.branch, tip=tip, new=new)
+
+
+def is_tree(git: Git, work: MergedWork, digest: str) -> bool:
+    """Whether merged work is the state of the session's worktree that has this digest."""
+    return digest == f"git:{git('rev-parse', f'{work.new}^{{tree}}')}"
+
+
+def land_work(git: Git, record: Record, work: MergedWork) -> Arrived | None:
+    """Fast-forwards the user's branch to merged work; None if the branch has moved since.
+
+    May be called again after a kill at any point. Raises WorkspaceRefused, and has changed nothing
+    then.
+    """
+    top = Path(git("rev-parse", "--show-toplevel"))
+    target = _check_target(git, top, record)
+    text = _describe(target, work)
     head = git("rev-parse", "HEAD")
-    if is_ancestor(git, tip, head):
-        return f"{target} has all commits of {record.branch} already"
-    check_clean(git, top)
-    if is_ancestor(git, head, tip):
-        forward(git, tip)
-        return f"{target} was fast-forwarded to {tip[:12]}"
-    merged = _merge(git, head, tip, f"Merge {record.branch} (session {session})")
-    forward(git, merged)
-    return f"{record.branch} was merged into {target} as {merged[:12]}; {_UNJUDGED}"
+    if is_ancestor(git, work.new, head):
+        return Arrived(text=text, is_old=work.new == work.old)
+    if head != work.old:
+        return None
+    refuse_waiting(git, top)
+    try:
+        forward(git, work.new)
+    except GitFailed:
+        if git("rev-parse", "HEAD") == work.old:
+            raise
+        return None
+    return Arrived(text=text, uncommitted=uncommitted(git))
+
+
+def _describe(target: str, work: MergedWork) -> str:
+    if work.new == work.old:
+        return f"{target} has all commits of {work.branch} already"
+    if work.new == work.tip:
+        return f"{target} was fast-forwarded to {work.new[:12]}"
+    return f"{work.branch} was merged into {target} as {work.new[:12]}"
 
 
 def _check_target(git: Git, top: Path, record: Record) -> str:

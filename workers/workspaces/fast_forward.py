@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from workers.workspaces.git import Git, WorkspaceRefused
 from workers.workspaces.repository import is_ancestor, refuse_rebase, tip_of
-from workers.workspaces.user_tree import check_clean, forward
+from workers.workspaces.user_tree import forward, refuse_waiting, uncommitted
 from workers.workspaces.worktrees import holder_of, tip
 
 _HEADS = "refs/heads/"
@@ -22,14 +22,17 @@ class Forwarded(NamedTuple):
     #: Its tip before and now; equal if it had all commits before.
     old: str
     new: str
+    #: Files with uncommitted changes in the working tree that was moved.
+    uncommitted: tuple[str, ...] = ()
 
 
 def fast_forward(git: Git, source: str, target: str = "") -> Forwarded:
     """Fast-forwards the branch `target` to the branch `source`; a repeated call changes nothing.
 
     `git` works in the user's working tree, under the lock of the repository. Without a target it is
-    the branch that is checked out there. A branch that is checked out in that tree is moved only if
-    the tree has no changes. One that is checked out elsewhere or protected is left alone.
+    the branch that is checked out there. Uncommitted changes in that tree stay as they are; they
+    are in the way only if the new commits have the same files. A branch that is checked out
+    elsewhere or protected is left alone.
 
     Raises WorkspaceRefused with the reason for which the branch was left as it is.
     """
@@ -49,8 +52,8 @@ def fast_forward(git: Git, source: str, target: str = "") -> Forwarded:
             f"the branch {target!r} has commits that {source!r} has not, so it cannot be"
             f" fast-forwarded; merge it yourself with `git merge {source}`"
         )
-    _move(git, source, target, old=old, new=new)
-    return Forwarded(target, old, new)
+    left = _move(git, source, target, old=old, new=new)
+    return Forwarded(target, old, new, tuple(left))
 
 
 def require_movable(git: Git, branch: str) -> str:
@@ -76,20 +79,22 @@ def is_protected(git: Git, branch: str) -> bool:
     return any(fnmatchcase(branch, one.strip()) for one in patterns.splitlines())
 
 
-def _move(git: Git, source: str, target: str, *, old: str, new: str) -> None:
+def _move(git: Git, source: str, target: str, *, old: str, new: str) -> list[str]:
+    """Move the branch, with the working tree that has it; returns what is uncommitted there."""
     holder = holder_of(git, target)
     if holder is None:
         note = f"leadhand: fast-forward to {source}"
         git("update-ref", "-m", note, f"{_HEADS}{target}", new, old)
-        return
+        return []
     top = git("rev-parse", "--show-toplevel")
     if str(holder) != top:
         raise WorkspaceRefused(
             f"the branch {target!r} is checked out in {str(holder)!r}; merge {source!r} there"
         )
     here = git.at(holder)
-    check_clean(here, holder)
+    refuse_waiting(here, holder)
     forward(here, new)
+    return uncommitted(here)
 
 
 def _checked_out(git: Git) -> str:

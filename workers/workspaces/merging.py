@@ -192,6 +192,13 @@ def land(git: Git, path: Path, wanted: Wanted, done: Rebased) -> Landed:
     return Landed(commit=new)
 
 
+def check_out(git: Git, path: Path, commit: str) -> None:
+    """Sets a worktree that is used for merging only to a commit, on no branch."""
+    here = git.at(_prepare(git, path, commit))
+    _reset(here)
+    here("checkout", "--quiet", "--detach", commit)
+
+
 def diff(git: Git, target: str, source: str) -> str:
     """Returns the text diff of a branch since its common ancestor with another one.
 
@@ -212,7 +219,7 @@ def _read(git: Git, ref: str) -> str | None:
 
 
 def _prepare(git: Git, path: Path, commit: str) -> Path:
-    """Make the worktree in which the plan merges, on no branch, unless it is there."""
+    """Make the worktree that is used for merging, on no branch, unless it is there."""
     if path.is_dir():
         top = git.at(path).ask("rev-parse", "--show-toplevel")
         if top is not None and Path(top).resolve() == path.resolve():

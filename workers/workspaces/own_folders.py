@@ -12,9 +12,10 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
+from app.domain.merges import MERGE_FOLDER
 from app.domain.workspaces import TREE, OwnFolder, RecordedState, own_branch, own_shelf
 from workers.workspaces import copy_back, worktrees
-from workers.workspaces.cleaning import Removed, clean
+from workers.workspaces.cleaning import Removed, clean, clean_merges
 from workers.workspaces.copies import make_copy
 from workers.workspaces.extras import forget_prepared
 from workers.workspaces.git import Git, GitMissing, WorkspaceRefused
@@ -54,6 +55,11 @@ class Home(NamedTuple):
         """Return the working folder of the session."""
         own = OwnFolder(str(self.root.resolve()), str(self.origin), self.prefix)
         return Path(own.cwd(self.session))
+
+    @property
+    def merge_path(self) -> Path:
+        """Return the path of the worktree in which its merged work is checked again."""
+        return self.path.with_name(MERGE_FOLDER)
 
     @property
     def record(self) -> Record | None:
@@ -195,6 +201,7 @@ def discard_folder(
         try:
             with reserve():
                 removed = clean(held, home.place, force=force)
+                clean_merges(held, home.path.parent)
         except WorkspaceRefused as error:
             return Removed(kept=str(error))
     if not removed.kept:

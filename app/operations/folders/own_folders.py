@@ -9,17 +9,23 @@ from pathlib import PurePosixPath
 
 from pydantic import JsonValue
 
-from app.compiler.workspaces import apply_program, discard_program, own_folder_of
+from app.compiler.applying import Mode, Recheck, apply_program, recheck_of
+from app.compiler.workspaces import discard_program, own_folder_of
+from app.domain.environment.session import SessionEnvironment
 from app.domain.ids import SessionRef
+from app.domain.merges import MERGE_FOLDER
 from app.domain.program import Program
 from app.domain.states import ACCEPTED, ENDED, FINAL, SessionStatus
 from app.domain.workspaces import OwnFolder
 from app.errors import ControlRefused, SessionUnknown
 from app.operations.folders.known import own_view
 from app.operations.registry import Registry
-from app.operations.submit import About, Submissions
+from app.operations.submission.environments import Environments
+from app.operations.submit import About, Asker, Submissions
 from app.operations.transitions import Transitions
+from app.settings import Settings
 from app.store.store import Store
+from leadhand.models.views import LedgerEntry
 from leadhand.models.views.folder import ApplyingView
 from leadhand.models.views.plan import CleaningView, WorktreeView
 
@@ -31,9 +37,15 @@ class OwnFolders:
     """Lists, applies and removes the folders of sessions, and records what workers made of them."""
 
     def __init__(
-        self, store: Store, registry: Registry, transitions: Transitions, submit: Submissions
+        self,
+        store: Store,
+        settings: Settings,
+        registry: Registry,
+        transitions: Transitions,
+        submit: Submissions,
     ) -> None:
         self._store = store
+        self._environments = Environments(store, settings, registry)
         self._registry = registry
         self._transitions = transitions
         self._submit = submit
@@ -78,13 +90,24 @@ class OwnFolders:
             return None
         return own_view(session, fields, known)
 
-    def apply(self, session: str, *, force: bool) -> ApplyingView:
+    def apply(
+        self,
+        session: str,
+        *,
+        force: bool,
+        mode: Mode = "commands",
+        environment: SessionEnvironment = SessionEnvironment(),  # noqa: B008 - immutable
+        free: bool = False,
+    ) -> ApplyingView:
         """Start a session that applies work in an ended session's folder to the original one.
 
-        With `force` also work that was not accepted. Raises ControlRefused.
+        With `force` also work that was not accepted. `mode` says which of the checkers that
+        accepted it judge the merged work, with this environment; the caller may be `free` to bring
+        commands. Raises ControlRefused.
         """
         ref = self._registry.ref(session)
-        status = self._store.fields(ref)["status"]
+        fields = self._store.fields(ref)
+        status = fields["status"]
         found = self.find(session)
         if found is None:
             raise _refusal(session, status, "it worked in the folder itself, not in one of its own")
@@ -94,9 +117,25 @@ class OwnFolders:
             raise _refusal(session, status, "wait for its end")
         if status not in ACCEPTED and not force:
             raise _refusal(session, status, "its work was not accepted; --force applies it")
-        own = self._own(ref)
-        program = apply_program(session, own, found.folder)
-        return ApplyingView(session=self._start(ref, program, own.origin, "Apply"))
+        own, is_copy = self._own(ref), json.loads(fields["own_folder"]).get("kind") == "copy"
+        program = apply_program(
+            session, own, found.folder, is_copy=is_copy, recheck=self._recheck(ref, mode)
+        )
+        merge = PurePosixPath(found.folder).with_name(MERGE_FOLDER) / own.prefix
+        definitions = self._submit.definitions.again(ref, fields, free=free)
+        effective = self._environments.effective(environment)
+        asker = Asker(environment=effective, found=definitions, free=definitions.free)
+        about = self._about(ref, program, own.origin, "Apply")
+        about = about._replace(cwd=own.origin if is_copy else str(merge), listed_in=own.origin)
+        return ApplyingView(session=self._submit.program_of(asker, program, about).session)
+
+    def _recheck(self, ref: SessionRef, mode: Mode) -> Recheck:
+        """How the merged work of a session is checked: by its last iteration."""
+        line = self._store.lines(ref, "ledger", -1, -1)
+        entry = LedgerEntry.model_validate_json(line[0]) if line else None
+        work = self._store.values(ref, "session", ["work"]).get("work", "").partition(" ")[2]
+        program = self._registry.program(self._registry.facts(ref).program)
+        return recheck_of(program, entry, work, mode)
 
     def clean(self, found: WorktreeView, *, force: bool) -> CleaningView:
         """Start a session that removes an ended session's folder, or return why it is kept."""
@@ -108,7 +147,8 @@ class OwnFolders:
         # Its lock is on a folder of its own: the session may hold that of the work.
         folder = str(PurePosixPath(found.folder).parent / _CLEANING)
         program = discard_program(ref.id, self._own(ref), found.folder, force=force)
-        started = self._start(ref, program, folder, "Remove the folder")
+        about = self._about(ref, program, folder, "Remove the folder")
+        started = self._submit.program(program, about).session
         return CleaningView(session=started, cleaning=[found])
 
     def _own(self, ref: SessionRef) -> OwnFolder:
@@ -117,8 +157,8 @@ class OwnFolders:
         assert own is not None
         return own
 
-    def _start(self, ref: SessionRef, program: Program, folder: str, what: str) -> str:
-        about = About(
+    def _about(self, ref: SessionRef, program: Program, folder: str, what: str) -> About:
+        return About(
             kind="workflow",
             name=program.name,
             label=f"{what} of session {ref.id}",
@@ -126,7 +166,6 @@ class OwnFolders:
             folder=folder,
             place=self._registry.facts(ref).place,
         )
-        return self._submit.program(program, about).session
 
 
 def _refusal(session: str, status: str, hint: str) -> ControlRefused:

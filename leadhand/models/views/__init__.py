@@ -47,7 +47,7 @@ from leadhand.models.views.flow import (
     FlowInput,
     FlowView,
 )
-from leadhand.models.views.folder import ApplyingView, OwnFolderView
+from leadhand.models.views.folder import ApplyingView, OwnFolderView, RecheckView
 from leadhand.models.views.guards import (
     GuardReset,
     GuardsView,
@@ -208,6 +208,7 @@ __all__ = [
     "Quotas",
     "Reason",
     "ReceiptView",
+    "RecheckView",
     "ReplanView",
     "ReportView",
     "ResultView",

@@ -7,6 +7,30 @@ from typing import Literal
 from leadhand.models.views.view import View
 
 
+class RecheckView(View):
+    """Whether checkers judged the merged work before your branch got it."""
+
+    #: `checked`: they ran on the merged work. `same`: it is the tree that they had accepted.
+    state: Literal["checked", "same", "unchecked"]
+    #: Why it is unchecked.
+    why: str = ""
+    #: The verdict of each checker that ran again; null if it gave none.
+    checks: dict[str, str | None] = {}
+    #: The agents that accepted the work, and were not asked again.
+    left_out: list[str] = []
+
+    @property
+    def text(self) -> str:
+        """Return the sentence of the receipt."""
+        if self.state == "same":
+            return "its checkers had accepted this tree, so nothing ran again"
+        if self.state == "unchecked":
+            return f"unchecked: {self.why}"
+        ran = ", ".join(f"{name} {verdict or 'lost'}" for name, verdict in self.checks.items())
+        left = f"; not asked again: {', '.join(self.left_out)}" if self.left_out else ""
+        return f"checked again: {ran}{left}"
+
+
 class OwnFolderView(View):
     """The folder that a session works in instead of the one that it was started in."""
 
@@ -23,6 +47,8 @@ class OwnFolderView(View):
     #: What the last `apply` did, or why it changed nothing.
     applied: str | None = None
     refused: str | None = None
+    #: What was checked for that; null before, and where that was refused before the checkers.
+    recheck: RecheckView | None = None
     #: Whether the folder was removed, or why not when that was asked last.
     cleaned: bool = False
     kept: str = ""

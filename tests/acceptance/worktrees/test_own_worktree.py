@@ -45,16 +45,19 @@ def test_worktree_of_a_loop(project: Project, tmp_path: Path) -> None:
     assert (diff.count("+++ b/a.txt"), diff.count("+++ b/b.txt")) == (1, 1), diff
     listed = project.leadhand("worktree", "list", session).out
     assert f"leadhand/{session}" in listed
+    (repo / "b.txt").write_text("mine\n")
     refused = project.leadhand("apply", session)
     assert refused.code == 3
-    assert refused.out.startswith("not applied: "), refused
-    assert "has 2 uncommitted changes; commit or stash them first" in refused.out
+    assert refused.out.startswith("not applied: nothing was changed: b.txt would be"), refused
+    (repo / "b.txt").unlink()
     assert user_state(repo) == before
-    git(repo, "reset", "-q", "--hard")
     applied = project.leadhand("apply", session, "--json")
     assert (applied.code, applied.json()["applied"]) == (0, True), applied
     assert (repo / "b.txt").read_text() == "b\n"
-    assert "main was fast-forwarded" in project.leadhand("show", session).out
+    assert applied.json()["recheck"]["state"] == "same"
+    shown = project.leadhand("show", session).out
+    assert "main was fast-forwarded" in shown
+    assert "your uncommitted changes were not checked with it: one.txt, two.txt" in shown
     assert project.leadhand("worktree", "clean", session).code == 0
     assert not Path(own["folder"]).exists()
     assert "cleaned" in project.leadhand("worktree", "list", session).out

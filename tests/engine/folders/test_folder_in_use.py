@@ -81,7 +81,7 @@ class Failed:
         folders = self.engine.own_folders
         task = BodyTask(
             session=started, address=name, action=Action.WORKSPACE, iteration=1, attempt=1,
-            inputs=work.inputs, cwd=None, spill=self.repo.parent / "spill", timeout_s=20.0,
+            inputs=work.inputs, cwd=work.cwd, spill=self.repo.parent / "spill", timeout_s=20.0,
             url="", mint=str, agents=AgentBook(agents={}), default_agent=None,
             worktrees=root or self.home.root, reserve=folders.reserve, release=folders.release,
             on_workspace=folders.record,
@@ -144,7 +144,7 @@ def test_clean_leaves_the_folder_of_a_session_that_was_resumed(failed: Failed) -
 def test_apply_leaves_the_folder_of_a_session_that_was_resumed(failed: Failed) -> None:
     started = failed.engine.own_folders.apply(failed.ref.id, force=True).session
     failed.control("resume")
-    outcome = failed.step(started, "apply")
+    outcome = failed.step(started, "apply~1[1]/merge")
     assert outcome.reason is not None
     assert (outcome.word, outcome.reason.text) == ("failed", "its session is active")
     assert failed.left()
@@ -157,13 +157,13 @@ def test_clean_ends_its_reservation(failed: Failed) -> None:
     assert failed.status == "active"
 
 
-@pytest.mark.parametrize("verb", ["discard", "apply"])
+@pytest.mark.parametrize("step", ["discard", "apply~1[1]/merge"])
 def test_worker_with_another_folder_for_worktrees_refuses(
-    failed: Failed, tmp_path: Path, verb: str
+    failed: Failed, tmp_path: Path, step: str
 ) -> None:
     folders, id_ = failed.engine.own_folders, failed.ref.id
-    started = failed.clean() if verb == "discard" else folders.apply(id_, force=True).session
-    outcome = failed.step(started, verb, tmp_path / "other")
+    started = failed.clean() if step == "discard" else folders.apply(id_, force=True).session
+    outcome = failed.step(started, step, tmp_path / "other")
     assert outcome.reason is not None
     assert f"the folder of session {id_} is {str(failed.home.path)!r}" in outcome.reason.text
     found = folders.find(id_)

@@ -7,7 +7,7 @@ from pathlib import Path
 from app.domain.workspaces import RecordedState
 from tests.unit.workers.folders.repositories import git, make_repository
 from workers.folders.worktree import Worktree
-from workers.workspaces.applying import apply_branch
+from workers.workspaces.applying import land_work, merge_branch
 from workers.workspaces.copy_back import Changes, apply_copy
 from workers.workspaces.git import Git
 from workers.workspaces.layout import Record
@@ -53,7 +53,10 @@ class OneHome:
     def apply(self) -> str:
         record = self.home.require_record()
         with self.home.locked(self.git, record.kind) as held:
-            return apply_branch(held, self.home.path, record, SESSION)
+            work = merge_branch(held, self.home.path, record, SESSION)
+            arrived = land_work(held, record, work)
+        assert arrived is not None
+        return arrived.text
 
     def apply_copy(self) -> Changes:
         return apply_copy(self.home.path, self.home.cwd, self.origin)

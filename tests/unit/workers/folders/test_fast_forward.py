@@ -29,7 +29,7 @@ def repo(tmp_path: Path) -> Path:
 
 def test_clean_tree_follows_and_a_repeat_changes_nothing(repo: Path) -> None:
     old, new = git(repo, "rev-parse", "main"), git(repo, "rev-parse", "work")
-    assert fast_forward(Git(repo / "sub"), "work") == Forwarded("main", old, new)
+    assert fast_forward(Git(repo / "sub"), "work") == Forwarded("main", old, new, ("untracked",))
     assert (repo / "new.txt").read_text() == "new\n"
     assert (repo / "untracked").read_text() == "mine\n"
     assert git(repo, "status", "--porcelain", "--untracked-files=no") == ""
@@ -46,13 +46,14 @@ def test_branch_that_is_checked_out_nowhere_follows(repo: Path) -> None:
     assert user_state(repo) == before
 
 
-def dirty(repo: Path) -> None:
-    (repo / "one.txt").write_text("mine\n")
-
-
-def staged(repo: Path) -> None:
-    (repo / "one.txt").write_text("mine\n")
+def test_uncommitted_changes_stay_and_are_named(repo: Path) -> None:
+    (repo / "one.txt").write_text("staged\n")
     git(repo, "add", "one.txt")
+    (repo / "two.txt").write_text("mine\n")
+    done = fast_forward(Git(repo), "work")
+    assert done.uncommitted == ("one.txt", "two.txt", "untracked")
+    assert [(repo / name).read_text() for name in ("one.txt", "two.txt")] == ["staged\n", "mine\n"]
+    assert git(repo, "rev-parse", "main") == git(repo, "rev-parse", "work")
 
 
 def in_the_way(repo: Path) -> None:
@@ -90,8 +91,6 @@ def merging(repo: Path) -> None:
     [
         (rebasing, "a rebase is in progress"),
         (merging, "a merge is in progress"),
-        (dirty, "has 1 uncommitted change; commit or stash them first"),
-        (staged, "uncommitted change"),
         (in_the_way, "would be overwritten; move or commit"),
         (ignored, "would be overwritten; move or commit"),
         (diverged, "has commits that 'work' has not.*`git merge work`"),
