@@ -7,7 +7,7 @@ in `spec`, each as JSON text, so that Lua passes them on unchanged.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from pydantic import BaseModel, JsonValue, field_validator
@@ -246,31 +246,39 @@ def spec_of(fields: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     return {name: json.dumps(value) for name, value in fields.items() if name not in _OWN}
 
 
-def status_of(record: TaskRecord, by_id: Mapping[str, TaskRecord]) -> str:
-    """Returns a task's status for readers (pending, blocked, in_progress, completed ...).
+def statuses_of(records: Sequence[TaskRecord]) -> dict[str, str]:
+    """Returns the status of each task for readers (pending, blocked, in_progress, completed ...).
 
     A waiting task is blocked if a task that it needs has failed for good.
     """
+    blocked = _blocked(records)
+    return {one.id: _status_of(one, is_blocked=one.id in blocked) for one in records}
+
+
+def _status_of(record: TaskRecord, *, is_blocked: bool) -> str:
     if record.fact == "accepted":
         return "completed"
     if record.state == "done":
         return record.word or "failed"
     if record.state == "waiting":
-        return "blocked" if _is_blocked(record, by_id) else "pending"
+        return "blocked" if is_blocked else "pending"
     return record.word if record.word not in (None, "pending") else "in_progress"
 
 
-def _is_blocked(record: TaskRecord, by_id: Mapping[str, TaskRecord]) -> bool:
-    seen, open_ = set[str](), list(record.deps)
-    while open_:
-        needed = by_id.get(open_.pop())
-        if needed is None or needed.id in seen or needed.fact == "accepted":
-            continue
-        if needed.state == "done":
-            return True
-        seen.add(needed.id)
-        open_ += needed.deps
-    return False
+def _blocked(records: Sequence[TaskRecord]) -> set[str]:
+    """The tasks that need one that has failed for good, directly or by others."""
+    by_id = {one.id: one for one in records}
+    dependents: dict[str, list[str]] = {}
+    for one in records:
+        for needed in one.deps:
+            dependents.setdefault(needed, []).append(one.id)
+    failed = [one.id for one in records if one.state == "done" and one.fact != "accepted"]
+    found = set[str]()
+    while failed:
+        new = [id_ for id_ in dependents.get(failed.pop(), ()) if id_ not in found]
+        found.update(new)
+        failed += [id_ for id_ in new if by_id[id_].fact != "accepted"]
+    return found
 
 
 def progress_of(statuses: Iterable[str], verified: int) -> dict[str, int]:

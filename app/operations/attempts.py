@@ -21,7 +21,7 @@ from app.domain.fan_out import expansion
 from app.domain.graphs import apply_policy
 from app.domain.ids import SessionRef, lock_name
 from app.domain.outcomes import Busy, Outcome, Thread, Usage, serialize, without_surrogates
-from app.domain.plans import parse_plan, status_of
+from app.domain.plans import parse_plan, statuses_of
 from app.domain.program import SCHEMA_VERSION, Action, Step
 from app.domain.reasons import Reason, ReasonCode
 from app.domain.records import Grant, Reply
@@ -188,10 +188,10 @@ class Attempts:
         plan = parse_plan(self._store.plan(ref))
         if plan is None:
             return None
-        by_id = {one.id: one for one in plan.tasks} if is_failed else {}
+        statuses = statuses_of(plan.tasks) if is_failed else {}
         return [
             one.task.model_dump(mode="json", exclude_defaults=True)
-            | ({"status": status_of(one, by_id)} if is_failed else {})
+            | ({"status": statuses[one.id]} if is_failed else {})
             for one in plan.tasks
         ]
 

@@ -17,7 +17,7 @@ from app.domain.plans import (
     TaskRecord,
     parse_plan,
     progress_of,
-    status_of,
+    statuses_of,
 )
 from app.domain.program import Action, Program
 from app.domain.reasons import reason_view
@@ -103,8 +103,7 @@ def plan_view(plan: StoredPlan) -> PlanView:
     """Builds the API's view of a plan: state, version, tasks, progress and proposals."""
     record = plan.record
     tasks = record.tasks if record is not None else ()
-    by_id = {task.id: task for task in tasks}
-    statuses = {task.id: status_of(task, by_id) for task in tasks}
+    statuses = statuses_of(tasks)
     until = plan.refine[1].parked.get("until_ms") if plan.refine and plan.refine[1].parked else None
     return PlanView(
         session=plan.ref.id,

@@ -223,3 +223,53 @@ def test_a_plan_that_its_deadline_stopped_waits_anew_after_a_resume(bench: Bench
     plan.engine.plans.approve(plan.id, by="ann")
     plan.park("execute")
     assert plan.at_work() == {"a"}
+
+
+def test_an_edit_of_a_thousand_operations_reads_the_plan_once(bench: Bench) -> None:
+    chain = [{"id": f"t{n}", "dependencies": [f"t{n - 1}"] if n else []} for n in range(100)]
+    plan = PlanWorld(World.of(bench), chain, refine=True)
+    plan.draft("drafting~1[1]/decompose")
+
+    def reads() -> int:
+        found = bench.redis.info("commandstats")
+        return sum(found[f"cmdstat_{name}"]["calls"] for name in ("hkeys", "hget"))
+
+    before = reads()
+    plan.edit({"op": "move", "id": "t0"})
+    one, before = reads() - before, reads()
+    plan.edit(
+        *({"op": "move", "id": f"t{n % 99}", "after": "t99"} for n in range(800)),
+        *(
+            op
+            for n in reversed(range(1, 100))
+            for op in (
+                {"op": "drop", "id": f"t{n}"},
+                {"op": "add", "task": {"id": f"t{n}", "title": "x", "dependencies": ["t0"]}},
+            )
+        ),
+    )
+    assert reads() - before <= one + 100
+    expected = [*(f"t{n}" for n in reversed(range(1, 100)))]
+    assert [task.id for task in plan.record.tasks if task.id != "t0"] == expected
+
+
+@pytest.mark.parametrize(
+    ("operations", "holder"),
+    [
+        ([{"op": "change", "id": "c", "dependencies": ["a"]}, {"op": "drop", "id": "b"}], "c"),
+        ([{"op": "drop", "id": "c"}, {"op": "change", "id": "b", "dependencies": []},
+          {"op": "add", "task": {"id": "d", "title": "D", "dependencies": ["a"]}}], "d"),
+        ([{"op": "drop", "id": "c"}, {"op": "drop", "id": "b"}], None),
+    ],
+)  # fmt: skip
+def test_a_drop_counts_what_the_same_edit_has_changed(
+    bench: Bench, operations: list[dict[str, object]], holder: str | None
+) -> None:
+    draft = drafted(bench)
+    operations = [*operations, {"op": "add", "task": {"id": "z", "title": "Z"}}]
+    if holder is not None:
+        with pytest.raises(PlanRefused, match=f"task {holder} depends on it"):
+            draft.edit(*operations, {"op": "drop", "id": "a"})
+        operations.append({"op": "change", "id": holder, "dependencies": []})
+    draft.edit(*operations, {"op": "drop", "id": "a"})
+    assert "a" not in draft.statuses()

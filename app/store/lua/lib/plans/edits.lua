@@ -19,6 +19,44 @@ local FROZEN = 'it has started; change notes or priority, or abort its session a
 
 local MAX_TASKS = 500
 
+-- Numbers the tasks in their new order, once for all moves.
+local function renumber(tx)
+  if not tx.plan.moved then return end
+  for number, one in ipairs(tasks.all(tx)) do
+    if one.at ~= number then
+      one.at = number
+      tasks.save(tx, one.id)
+    end
+  end
+  tx.plan.moved = nil
+end
+
+-- The ids of the tasks that depend on each task, with the operations so far. It is made once in a transaction: each of
+-- a thousand operations would read all tasks.
+local function dependents(tx)
+  if tx.plan.needed_by then return tx.plan.needed_by end
+  local found = {}
+  for _, task in ipairs(tasks.all(tx)) do
+    for _, id in ipairs(task.deps or {}) do
+      found[id] = found[id] or {}
+      found[id][task.id] = true
+    end
+  end
+  tx.plan.needed_by = found
+  return found
+end
+
+-- Notes other dependencies of a task in `dependents`.
+local function relink(tx, id, before, deps)
+  local found = tx.plan.needed_by
+  if not found then return end
+  for _, needed in ipairs(before or {}) do found[needed][id] = nil end
+  for _, needed in ipairs(deps or {}) do
+    found[needed] = found[needed] or {}
+    found[needed][id] = true
+  end
+end
+
 function edits.add(tx, op)
   if tasks.load(tx, op.task.id) then return refusal(op.task.id, 'the plan has a task of this id; choose another') end
   local all = tasks.all(tx)
@@ -28,6 +66,7 @@ function edits.add(tx, op)
   local run = (tasks.head(tx).dropped or {})[task.id] or 0
   task.at, task.state, task.run, task.tries = #all > 0 and all[#all].at + 1 or 1, 'waiting', run, 0
   tasks.store(tx, task.id, task)
+  relink(tx, task.id, nil, task.deps)
 end
 
 -- Open to changes at any time; other fields only until the task starts.
@@ -41,7 +80,10 @@ function edits.change(tx, op)
   end
   if op.deps and is_started(task) then return refusal(op.id, FROZEN) end
   for name, text in pairs(op.spec or {}) do task.spec[name] = text end
-  if op.deps then task.deps = op.deps end
+  if op.deps then
+    relink(tx, op.id, task.deps, op.deps)
+    task.deps = op.deps
+  end
   task.priority, task.notes = op.priority or task.priority, op.notes or task.notes
   tasks.save(tx, op.id)
 end
@@ -50,13 +92,12 @@ function edits.drop(tx, op)
   local task = tasks.load(tx, op.id)
   if not task then return unknown(op.id) end
   if is_started(task) then return refusal(op.id, 'it has started; abort its session first') end
-  for _, other in ipairs(tasks.all(tx)) do
-    for _, needed in ipairs(other.deps or {}) do
-      if needed == op.id then
-        return refusal(op.id, 'task ' .. other.id .. ' depends on it; change or drop that first')
-      end
-    end
+  local first
+  for id in pairs(dependents(tx)[op.id] or {}) do
+    local other = tasks.load(tx, id)
+    if not first or id < first.id then first = other end
   end
+  if first then return refusal(op.id, 'task ' .. first.id .. ' depends on it; change or drop that first') end
   local head = tasks.head(tx)
   if head.halted == op.id then head.halted = nil end
   if task.replan and not task.replan.ended then head.replanning = head.replanning - 1 end
@@ -64,25 +105,24 @@ function edits.drop(tx, op)
     head.dropped = head.dropped or {}
     head.dropped[op.id] = task.run
   end
+  relink(tx, op.id, task.deps, nil)
   tasks.remove(tx, op.id)
 end
 
 function edits.move(tx, op)
-  local task, all, number = tasks.load(tx, op.id), tasks.all(tx), 0
+  local task, all = tasks.load(tx, op.id), tasks.all(tx)
   if not task then return unknown(op.id) end
   if op.after == op.id or op.after and not tasks.load(tx, op.after) then return unknown(tostring(op.after)) end
-  local function place(one)
-    number = number + 1
-    if one.at ~= number then
-      one.at = number
-      tasks.save(tx, one.id)
-    end
+  local from, to
+  for number, one in ipairs(all) do
+    if one.id == op.id then from = number end
+    if one.id == op.after then to = number end
+    if from and (to or not op.after) then break end
   end
-  if not op.after then place(task) end
-  for _, one in ipairs(all) do
-    if one.id ~= op.id then place(one) end
-    if one.id == op.after then place(task) end
-  end
+  table.remove(all, from)
+  to = to and (to < from and to + 1 or to) or 1
+  table.insert(all, to, task)
+  tx.plan.moved = true
 end
 
 function edits.retry(tx, op)
@@ -138,7 +178,10 @@ end
 
 -- Carries out operations in order. Returns the first refusal, after which nothing may be written.
 function edits.apply(tx, operations)
-  return run(tx, operations) or links.check(tx)
+  local why = run(tx, operations)
+  if why then return why end
+  renumber(tx)
+  return links.check(tx)
 end
 
 return edits

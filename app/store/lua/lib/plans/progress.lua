@@ -88,7 +88,8 @@ end
 function progress.adopt(tx, draft)
   local head = tasks.head(tx)
   if head and head.state ~= 'refining' then return end
-  for _, task in ipairs(head and tasks.all(tx) or {}) do tasks.remove(tx, task.id) end
+  local before = head and tasks.all(tx) or {}
+  for number = #before, 1, -1 do tasks.remove(tx, before[number].id) end
   tx.plan.head = {state = 'refining', at_once = draft.at_once, retries = draft.retries, on_failure = draft.on_failure,
     proposals = draft.proposals, proposal_ms = draft.proposal_ms, merge = draft.merge, working = 0, merging = 0,
     replan_max = draft.replan_max, replan_ms = draft.replan_ms}

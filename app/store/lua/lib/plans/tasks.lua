@@ -22,10 +22,12 @@ function tasks.load(tx, id)
   return tx.plan.known[id] or nil
 end
 
--- Sets the record of a task, to be written by `tasks.write`.
+-- Sets the record of a task, to be written by `tasks.write`. A new one is the last of the plan.
 function tasks.store(tx, id, task)
   tasks.head(tx)
+  local before = tx.plan.known[id]
   tx.plan.known[id], tx.plan.changed[id], tx.plan.removed[id] = task, true, nil
+  if tx.plan.order and not before then table.insert(tx.plan.order, task) end
   return task
 end
 
@@ -35,12 +37,19 @@ function tasks.save(tx, id)
 end
 
 function tasks.remove(tx, id)
+  for number, task in ipairs(tx.plan.order or {}) do
+    if task.id == id then
+      table.remove(tx.plan.order, number)
+      break
+    end
+  end
   tx.plan.known[id], tx.plan.changed[id], tx.plan.removed[id] = false, nil, true
 end
 
--- All tasks in the order of the plan.
+-- All tasks in the order of the plan; the list follows each change of this transaction.
 function tasks.all(tx)
   tasks.head(tx)
+  if tx.plan.order then return tx.plan.order end
   local names = redis.call('HKEYS', tx.keys.plan)
   for _, name in ipairs(names) do
     local id = name:match('^task:(.*)$')
@@ -51,6 +60,7 @@ function tasks.all(tx)
     if task then table.insert(found, task) end
   end
   table.sort(found, function(a, b) return a.at < b.at end)
+  tx.plan.order = found
   return found
 end
 
