@@ -14,13 +14,20 @@ from leadhand.models.documents import Checker, Doer, LoopDocument, PhaseDocument
 
 _ID = re.compile(r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$")
 _NO_NAME = re.compile(r"[|<\s]+")
-#: A judge only combines verdicts.
-JUDGE_TIMEOUT_S = 60.0
+#: A judge combines verdicts; where there is a working folder, it compares and restores that first.
+JUDGE_TIMEOUT_S, COMPARE_TIMEOUT_S = 60.0, 360.0
 
 
 def compile_loop(document: LoopDocument) -> Program:
     """Compiles a document with a single loop; the node is named `loop`."""
-    body = _body(document, doer=document.doer, model=document.model, phase=None, prior=[])
+    body = _body(
+        document,
+        doer=document.doer,
+        model=document.model,
+        phase=None,
+        prior=[],
+        has_folder=document.cwd is not None,
+    )
     loop = Loop(
         id="loop",
         body=body,
@@ -63,6 +70,7 @@ def _phase(
             model=phase.model or document.model,
             phase=phase.name,
             prior=prior,
+            has_folder=document.cwd is not None,
         ),
         max_iterations=phase.max_iterations,
         on_fail=OnFail(phase.on_fail.partition(":")[0]),
@@ -88,6 +96,7 @@ def _body(
     model: str | None,
     phase: str | None,
     prior: list[JsonValue],
+    has_folder: bool,
 ) -> tuple[Step, ...]:
     do = _do(loop, doer=doer, model=model, phase=phase, prior=prior)
     names = check_names(loop.checkers)
@@ -95,7 +104,7 @@ def _body(
         _check(loop, doer, name, checker, model=model, phase=phase)
         for name, checker in zip(names, loop.checkers, strict=True)
     )
-    return (do, *checks, _judge(loop, names, checks))
+    return (do, *checks, _judge(loop, names, checks, has_folder=has_folder))
 
 
 def _do(
@@ -189,7 +198,13 @@ def _check(
     )
 
 
-def _judge(loop: LoopDocument | PhaseDocument, names: list[str], checks: tuple[Step, ...]) -> Step:
+def _judge(
+    loop: LoopDocument | PhaseDocument,
+    names: list[str],
+    checks: tuple[Step, ...],
+    *,
+    has_folder: bool,
+) -> Step:
     outcomes: list[JsonValue] = [
         {"name": name, "outcome": outcome_reference(check.id)}
         for name, check in zip(names, checks, strict=True)
@@ -198,7 +213,8 @@ def _judge(loop: LoopDocument | PhaseDocument, names: list[str], checks: tuple[S
         id="judge",
         action=Action.JUDGE,
         needs=tuple(check.id for check in checks),
-        timeout_s=JUDGE_TIMEOUT_S,
+        folder=has_folder,
+        timeout_s=COMPARE_TIMEOUT_S if has_folder else JUDGE_TIMEOUT_S,
         inputs={
             "rule": loop.rule,
             "work": "${do.text}",

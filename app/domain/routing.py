@@ -214,12 +214,18 @@ def _judges(node: Node) -> bool:
     return isinstance(node, Step) and node.action is Action.JUDGE
 
 
+def _is_quick(step: Step) -> bool:
+    """Whether its worker needs no message; a judge compares its folder, which may take long."""
+    compares = step.action is Action.JUDGE and step.folder
+    return step.quick or (step.action in QUICK and not compares)
+
+
 def _step(step: Step) -> Route:
     route: Route = {
         "kind": "step",
         "action": step.action.value,
         "queue": queue_of(step),
-        "quick": (step.quick or step.action in QUICK) and not (step.limits or step.conversation),
+        "quick": _is_quick(step) and not (step.limits or step.conversation),
         "critical": is_critical(step),
         "timeout_ms": round(step.timeout_s * 1000),
         "retries": step.retry.retries,

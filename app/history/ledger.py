@@ -13,7 +13,7 @@ from app.domain.reasons import reason_view
 from app.domain.records import Grant
 from app.history.lineage import home_of
 from app.truncate import cut
-from leadhand.models.views import LedgerEntry
+from leadhand.models.views import ChangedByCheckers, LedgerEntry
 
 #: Maximum characters of the work and the feedback in an entry.
 WORK = 2000
@@ -55,12 +55,19 @@ def entry_of(
         work=str(inputs.get("work") or "")[:WORK],
         checks=[check for check in checks if isinstance(check, dict)],
         decided_by=outcome.decided_by,
+        changed_by_checkers=_changed(value.get("changed_by_checkers")),
+        not_compared=str(value["not_compared"]) if "not_compared" in value else None,
         started_ms=began if isinstance(began, int) else outcome.started_ms,
         ended_ms=outcome.ended_ms,
     )
     # The Lua function adds the iteration's usage, which it alone knows.
     used = {"cost_usd", "input_tokens", "output_tokens"}
     return entry.model_dump_json(exclude_none=True, exclude=used)
+
+
+def _changed(facts: JsonValue) -> ChangedByCheckers | None:
+    """What the judge saw in the working folder."""
+    return ChangedByCheckers.model_validate(facts) if facts else None
 
 
 def _doer(block: str, grant: Grant, inputs: Mapping[str, JsonValue], *, is_merge: bool) -> str:

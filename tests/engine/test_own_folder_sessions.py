@@ -49,8 +49,7 @@ def finish(world: World, ref: SessionRef, verdict: str = "accept") -> None:
     world.settle(ref, world.grant(ref, "loop~1[1]/do"))
     answer = world.settle(ref, world.grant(ref, "loop~1[1]/check.true"))
     judged = Outcome.model_validate({"word": "succeeded", "verdict": verdict})
-    (judge,) = answer.grants
-    world.settle(ref, judge, judged)
+    world.settle(ref, world.judge(ref, answer), judged)
     if verdict == "accept":
         world.settle(ref, world.grant(ref, "keep"))
 

@@ -104,6 +104,10 @@ class World:
         self.engine.transitions.publish(ref, answer.hints)
         return answer
 
+    def judge(self, ref: SessionRef, answer: Reply, block: str = "loop~1[1]") -> Grant:
+        """Grant the judge; the worker of the last check has it already if there is no folder."""
+        return answer.grants[0] if answer.grants else self.grant(ref, f"{block}/judge")
+
     def told(self, ref: SessionRef, kind: str) -> list[tuple[str | None, JsonValue]]:
         """The session's events of this kind: where, and what each says."""
         found = self.engine.queries.events(ref.id, after="0-0", limit=1000)

@@ -23,7 +23,7 @@ from app.domain.records import Hint, Reply
 from app.engine import Engine
 from app.errors import ReferenceUnresolved, SessionUnknown, SpecForeign, StoreAway
 from app.logs import about
-from app.operations.attempts import Work
+from app.operations.attempts import FolderState, Work
 from app.operations.local_steps.skipping import is_skipped, skipped_outcome
 from app.security import step_tokens
 from tasks import tracing
@@ -40,6 +40,7 @@ from workers.attempt.settle import Held, Settled, Settler, retry_while_away
 from workers.attempt.step_folder import StepFolders, origin_of
 from workers.attempt.workspace_step import diff_target, own_worktree
 from workers.checkers.check import QuickCheck, quick_check
+from workers.folders.check_round import CheckRound, compare_round
 from workers.folders.spill import attempt_folder
 from workers.folders.work_diff import Look, needs_snapshot, start_diff
 from workers.processes import environment
@@ -306,7 +307,8 @@ class Attempts:
             return None
         lease.came_to = outcome.usage
         if _was_ended(outcome, lease):
-            return self._settler.hand_back(lease, outcome.usage, look)
+            seen = look or self._look_at_stopped_check(work)
+            return self._settler.hand_back(lease, outcome.usage, seen)
         nonces = [next(self._nonces) for _ in range(take)]
         if abreast is not None:
             return Held(lease, work, outcome, nonces)
@@ -315,16 +317,27 @@ class Attempts:
     def _work(self, ref: SessionRef, lease: Lease) -> Work | None:
         return retry_while_away(lambda: self._engine.attempts.work(ref, lease.grant), lease)
 
-    def _look(self, work: Work, lease: Lease) -> Look | None:
+    def _look(self, work: Work, lease: Lease) -> Look | CheckRound | None:
         """Snapshot the working folder before the body runs, if the step needs that."""
-        if not needs_snapshot(work):
+        compares = work.step.folder and work.step.action is Action.JUDGE
+        if not (compares or needs_snapshot(work)):
             return None
-        left = retry_while_away(lambda: self._engine.attempts.folder_state(work.ref), lease)
+        attempts, root = self._engine.attempts, self._folders.worktrees
+        spill, top = Path(self._engine.settings.spill), own_worktree(work, root)
+        if compares:
+            recorded = retry_while_away(lambda: attempts.recorded_work(work.ref), lease)
+            return compare_round(work, spill, recorded, top)
+        left = retry_while_away(lambda: attempts.folder_state(work.ref), lease)
         if left is None:
             return None
-        root = self._folders.worktrees
-        target, top = diff_target(work, root), own_worktree(work, root)
-        return start_diff(work, left, Path(self._engine.settings.spill), target, top)
+        return start_diff(work, left, spill, diff_target(work, root), top)
+
+    def _look_at_stopped_check(self, work: Work) -> Look | None:
+        """Snapshot the folder of a check that was ended, so that its changes are no person's."""
+        if work.step.action is not Action.CHECK or work.cwd is None:
+            return None
+        unknown = FolderState(None, compare=False)
+        return start_diff(work, unknown, Path(self._engine.settings.spill))
 
     def _release_for_real_lock(self, work: Work, lease: Lease) -> Settled | None:
         """Hand the attempt back to wait for the lock of the folder that its path is a link to."""

@@ -18,6 +18,7 @@ from app.operations.attempts import Settling, Work
 from app.redaction import redact
 from app.truncate import cut
 from workers.attempt.heartbeat import Lease
+from workers.folders.check_round import CheckRound
 from workers.folders.work_diff import Look
 from workers.processes.no_room import NoRoom
 
@@ -65,7 +66,7 @@ class Settler:
         #: Called if the disk became full between a claim and the start of its body.
         self._on_no_room = on_no_room
 
-    def settle(self, held: Held, look: Look | None = None) -> Settled | None:
+    def settle(self, held: Held, look: Look | CheckRound | None = None) -> Settled | None:
         """Report an outcome and the folder's diff to the store; None if the attempt is lost."""
         lease, work, outcome, take = held
         if look is not None:
@@ -146,7 +147,7 @@ class Settler:
         self,
         lease: Lease,
         usage: Usage | None = None,
-        look: Look | None = None,
+        look: Look | CheckRound | None = None,
         *,
         why: str = "",
     ) -> Settled | None:

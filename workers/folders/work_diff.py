@@ -127,7 +127,7 @@ def needs_snapshot(work: Work) -> bool:
     return work.cwd is not None and (work.step.action is Action.AGENT or work.grant.compare)
 
 
-def pack_diff(before: str, after: str, text: str) -> str:
-    """Packs a diff and its two digests as base64 gzip text for Redis."""
-    whole = json.dumps({"before": before, "after": after, "patch": text}).encode()
+def pack_diff(before: str, after: str, text: str, *, by: str = "doer") -> str:
+    """Packs a diff, its two digests and whose it is as base64 gzip text for Redis."""
+    whole = json.dumps({"before": before, "after": after, "patch": text, "by": by}).encode()
     return base64.b64encode(gzip.compress(whole, mtime=0)).decode()

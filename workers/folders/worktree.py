@@ -184,11 +184,19 @@ class Worktree:
         except (OSError, subprocess.SubprocessError):
             raise SnapshotLost("its files are no longer stored here") from None
 
+    def put_back(self, digest: str) -> None:
+        """Set the folder to an earlier snapshot of its own, as `restore` does. Raises SnapshotLost.
+
+        Files that git ignores stay as they are.
+        """
+        self.restore(digest, self._shelf)
+
     def _restore(self, tree: str, earlier: Path) -> None:
         prefix = self._open_repository()
         if prefix is None:
             raise SnapshotLost(f"{str(self._folder)!r} is in no git repository")
-        self._copy_objects(earlier / "objects")
+        if earlier != self._shelf:
+            self._copy_objects(earlier / "objects")
         self._git_digest(prefix)  # so that the index names the files that have to go
         self._git("read-tree", "--reset", "-u", self._whole_tree(prefix, tree))
 

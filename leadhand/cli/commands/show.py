@@ -145,13 +145,15 @@ def _show_diffs(session: str, iteration: int | None, *, as_json: bool) -> int:
         has_worktree = client.session(session).worktree is not None
         found = in_order_of_time(_all_diffs(client, session, iteration, page), ledger)
     if has_worktree and iteration is None:
-        found = found[-1:]  # each is against the merge base, so that the newest has all the work
+        # Each is against the merge base, so that the newest has all the work.
+        found = [diff for diff in found if diff.by == "doer"][-1:]
     if as_json:
         none = page.none.model_dump(mode="json") if page.none else None
         echo_json({"items": [diff.model_dump(mode="json") for diff in found], "none": none})
         return 0
     for diff in found:
-        click.echo(f"# {plain(diff.address)}, iteration {diff.iteration}")
+        whose = ", changed while checkers ran" if diff.by == "checkers" else ""
+        click.echo(f"# {plain(diff.address)}, iteration {diff.iteration}{whose}")
         for line in block(diff.patch):
             click.echo(line)
     if not found:
@@ -161,7 +163,9 @@ def _show_diffs(session: str, iteration: int | None, *, as_json: bool) -> int:
 
 def in_order_of_time(diffs: Iterable[DiffView], ledger: Iterable[LedgerEntry]) -> list[DiffView]:
     """Sorts diffs by when their iterations began; those of running iterations come last."""
-    began = {entry.doer: entry.started_ms or 0 for entry in ledger if entry.doer}
+    began: dict[str, int] = {}
+    for entry in ledger:
+        began |= dict.fromkeys((entry.doer or "", f"{entry.address}/judge"), entry.started_ms or 0)
     return sorted(diffs, key=lambda diff: (diff.address not in began, began.get(diff.address, 0)))
 
 

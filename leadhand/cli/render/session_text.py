@@ -209,8 +209,22 @@ def _iteration(entry: LedgerEntry, *, name: str, copied: bool) -> Iterator[str]:
         if check.get("raw"):
             yield "  the whole answer:"
             yield from _some(str(check["raw"]))
+    yield from _folder_lines(entry)
     if entry.reason is not None and (entry.verdict != "accept" or entry.reason.code == "user_skip"):
         yield f"  why: {reason_text(entry.reason.model_dump())}"
+
+
+def _folder_lines(entry: LedgerEntry) -> Iterator[str]:
+    """What the folder's comparison after the checkers has shown."""
+    changed = entry.changed_by_checkers
+    if changed is not None:
+        end = "put back" if changed.put_back else "left as they are"
+        files = ", ".join(map(plain, changed.files))
+        more = f" and {changed.count - len(changed.files)} more"
+        more = more if changed.count > len(changed.files) else ""
+        yield f"  changed while checkers ran, {end}: {files}{more}"
+    if entry.not_compared is not None:
+        yield f"  folder not compared after the checkers: {plain(entry.not_compared)}"
 
 
 def _cost(entry: LedgerEntry) -> str:

@@ -71,6 +71,7 @@ from leadhand.models.views.plan import (
 )
 from leadhand.models.views.result import (
     BestIteration,
+    ChangedByCheckers,
     ExportView,
     LedgerEntry,
     Missing,
@@ -154,6 +155,7 @@ __all__ = [
     "BulkView",
     "Cause",
     "ChangeView",
+    "ChangedByCheckers",
     "CheckCount",
     "CleaningView",
     "Counters",

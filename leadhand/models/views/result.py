@@ -15,6 +15,16 @@ from leadhand.models.views.step import DiffView, Event, StepView, TranscriptEntr
 from leadhand.models.views.view import Reason, View
 
 
+class ChangedByCheckers(View):
+    """The files that changed while the checkers of an iteration ran."""
+
+    #: The first of them.
+    files: list[str] = []
+    count: int
+    #: Whether the doer's work was put back: only in a worktree or copy of the session's own.
+    put_back: bool
+
+
 class LedgerEntry(View):
     """One iteration of a loop."""
 
@@ -32,6 +42,9 @@ class LedgerEntry(View):
     checks: list[dict[str, JsonValue]] = []
     #: `user_skip` if people skipped all checks, so that their word alone accepts; see the reason.
     decided_by: str | None = None
+    #: None if nothing has changed, or if the folder was not compared, for which there is a reason.
+    changed_by_checkers: ChangedByCheckers | None = None
+    not_compared: str | None = None
     started_ms: int | None = None
     ended_ms: int | None = None
     #: For all attempts of the iteration; cost is null if no agent reported one.

@@ -150,7 +150,7 @@ class Event(View):
 
 
 class DiffView(View):
-    """The diff of one doer's work."""
+    """The diff of one doer's work, or of what changed while its checkers ran."""
 
     address: str
     loop: str
@@ -160,6 +160,7 @@ class DiffView(View):
     after: str
     #: A git diff; truncated if it is long.
     patch: str
+    by: Literal["doer", "checkers"] = "doer"
 
 
 #: Why a session, or one of its iterations, has no diffs; `NoDiffs` explains each.

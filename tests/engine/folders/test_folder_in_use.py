@@ -68,7 +68,7 @@ class Failed:
         (self.home.path / f"left by {block.replace('/', ' ')}").write_text("half")
         self.world.settle(self.ref, grant)
         answer = self.world.settle(self.ref, self.world.grant(self.ref, f"{block}/check.true"))
-        self.world.settle(self.ref, answer.grants[0], TERMINATE)
+        self.world.settle(self.ref, self.world.judge(self.ref, answer, block), TERMINATE)
         assert self.status == "failed"
 
     def left(self) -> str:

@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine.folders.test_fork_worktree import Sessions
+from leadhand.models.views import ChangedByCheckers
+from tests.engine.folders.test_fork_worktree import DOCUMENT, Sessions
 from tests.unit.workers.folders.repositories import git, make_repository
+from workers.attempt.settle import Settler
+from workers.folders.worktree import Worktree
 from workers.workspaces.rescue import WorktreeRescue
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
@@ -50,3 +53,74 @@ def test_edits_of_a_checker_are_not_committed_as_the_doers(
     assert git(repo, "show", f"{branch}:{prefix}/a.txt".replace(":/", ":")) == "work"
     WorktreeRescue(sessions.engine).rescue()
     assert git(repo, "rev-list", "--count", f"main..{branch}") == "1"
+
+
+MUTANT = "echo mutant >> a.txt; touch probe.txt; rm sub/three.txt; mkdir d; echo x > d/x"
+CHANGED = ["a.txt", "d/x", "probe.txt", "sub/three.txt"]
+
+
+def test_changes_of_checkers_are_recorded_and_put_back_in_a_worktree(
+    sessions: Sessions, repo: Path
+) -> None:
+    session = submit(sessions, repo, MUTANT)
+    folder = sessions.folder(session)
+    assert git(folder, "status", "--porcelain") == ""
+    assert (folder / "a.txt").read_text() == "work\n"
+    (entry,) = sessions.engine.queries.ledger(session).items
+    assert entry.changed_by_checkers == ChangedByCheckers(files=CHANGED, count=4, put_back=True)
+    diffs = {one.by: one for one in sessions.engine.queries.diffs(session, limit=9).items}
+    assert "+work" in diffs["doer"].patch
+    assert "+mutant" in diffs["checkers"].patch
+    assert "mutant" not in diffs["doer"].patch
+    (warning,) = (one for one in sessions.warnings(session) if "judged" in one)
+    assert warning.startswith("4 files were changed while checkers judged the work: a.txt, d/x")
+    assert warning.endswith("the work of the doer was put back")
+
+
+def test_next_doer_finds_the_work_and_not_the_changes_of_checkers(
+    sessions: Sessions, repo: Path
+) -> None:
+    doer = {"command": "test ! -e probe.txt && echo line >> a.txt"}
+    checker = "touch probe.txt; echo mutant >> a.txt; test $(grep -c line a.txt) = 2"
+    session = submit(sessions, repo, checker, doer=doer)
+    assert sessions.status(session) == "completed", sessions.reason(session)
+    assert git(repo, "show", f"leadhand/{session}:a.txt") == "line\nline"
+
+
+def test_nothing_is_put_back_in_a_users_folder(sessions: Sessions, repo: Path) -> None:
+    session = submit(sessions, repo, "echo saved >> one.txt; touch probe.txt", worktree=False)
+    assert (repo / "one.txt").read_text() == "one.txt\nsaved\n"
+    assert (repo / "probe.txt").exists()
+    entry = sessions.engine.queries.ledger(session).items[0]
+    changed = ChangedByCheckers(files=["one.txt", "probe.txt"], count=2, put_back=False)
+    assert entry.changed_by_checkers == changed
+    assert any("it was left as it is" in one for one in sessions.warnings(session))
+
+
+def test_round_that_was_killed_while_it_was_put_back_is_recorded_whole(
+    sessions: Sessions, repo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_back, calls = Worktree.put_back, list[str]()
+
+    def killed_half_way(tree: Worktree, digest: str) -> None:
+        calls.append(digest)
+        if len(calls) == 1:
+            (sessions.folder(str(killed)) / "probe.txt").unlink()
+            raise RuntimeError("killed")
+        put_back(tree, digest)
+
+    given = {
+        "kind": "loop", "task": "t", "cwd": str(repo), "doer": {"command": "echo work > a.txt"},
+        "checkers": [MUTANT], "worktree": True,
+    }  # fmt: skip
+    document = DOCUMENT.validate_python(given)
+    killed = sessions.engine.submit.document(document, free=True).session
+    monkeypatch.setattr(Worktree, "put_back", killed_half_way)
+    monkeypatch.setattr(Settler, "run_guarded", lambda _, __, carry_out: carry_out())
+    with pytest.raises(RuntimeError, match="killed"):
+        sessions.carry_out(killed)
+    sessions.world.later(120_000)
+    sessions.carry_out(killed)
+    entry = sessions.engine.queries.ledger(killed).items[0]
+    assert entry.changed_by_checkers == ChangedByCheckers(files=CHANGED, count=4, put_back=True)
+    assert git(repo, "show", f"leadhand/{killed}:a.txt") == "work"

@@ -115,7 +115,8 @@ class PlanWorld:
         (do,) = self.engine.store.members(child, "live")
         world.settle(child, world.grant(child, do))
         check = f"{do.rpartition('/')[0]}/{CHECK}"
-        (judge,) = world.settle(child, world.grant(child, check)).grants
+        answer = world.settle(child, world.grant(child, check))
+        judge = world.judge(child, answer, do.rpartition("/")[0])
         judged = Outcome.model_validate({"word": "succeeded", "verdict": verdict})
         world.settle(child, judge, judged)
 

@@ -81,7 +81,8 @@ class Crowd:
         world.settle(child, grant)
         self.expect(child, token, 401)
         check = f"{do.rpartition('/')[0]}/check.ok"
-        (judge,) = world.settle(child, world.grant(child, check)).grants
+        answer = world.settle(child, world.grant(child, check))
+        judge = world.judge(child, answer, check.rpartition("/")[0])
         verdict = "terminate" if word == "failed" else "accept"
         judged = Outcome.model_validate({"word": "succeeded", "verdict": verdict})
         world.settle(child, judge, judged)

@@ -77,12 +77,14 @@ def test_a_dev_files_its_pull_request_and_its_checkers_review_it(world: World) -
     assert words(plan, child.id) == ("dev", "pr_filed", "clean")
     world.settle(child, grant)
     assert (phase(plan, child.id).phase, phase(plan, child.id).round) == ("under_review", 1)
-    (judge,) = world.settle(child, world.grant(child, "loop~1[1]/check.ok")).grants
+    answer = world.settle(child, world.grant(child, "loop~1[1]/check.ok"))
+    judge = world.judge(child, answer, "loop~1[1]")
     world.settle(child, judge, Outcome(word="succeeded", verdict="retry"))
     assert words(plan, child.id) == ("dev", "changes_requested", "block")
     world.settle(child, world.grant(child, "loop~1[2]/do"))
     assert (phase(plan, child.id).phase, phase(plan, child.id).round) == ("under_review", 2)
-    (judge,) = world.settle(child, world.grant(child, "loop~1[2]/check.ok")).grants
+    answer = world.settle(child, world.grant(child, "loop~1[2]/check.ok"))
+    judge = world.judge(child, answer, "loop~1[2]")
     world.settle(child, judge, Outcome(word="succeeded", verdict="accept"))
     assert words(plan, child.id) == ("dev", "done", "clean")
 
@@ -95,7 +97,8 @@ def refused_dev(world: World) -> tuple[PlanWorld, Caller]:
     grant = world.grant(child, "loop~1[1]/do")
     plan.report("a", "in_progress", pr_url="https://example.org/pr/1")
     world.settle(child, grant)
-    (judge,) = world.settle(child, world.grant(child, "loop~1[1]/check.ok")).grants
+    answer = world.settle(child, world.grant(child, "loop~1[1]/check.ok"))
+    judge = world.judge(child, answer, "loop~1[1]")
     world.settle(child, judge, Outcome(word="succeeded", verdict="retry"))
     do = world.grant(child, "loop~1[2]/do")
     assert words(plan, child.id) == ("dev", "changes_requested", "block")

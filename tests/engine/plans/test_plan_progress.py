@@ -320,7 +320,7 @@ def test_a_childs_cost_counts_in_the_plan(bench: Bench) -> None:
     used = Outcome(word="succeeded", usage=Usage(cost_usd=0.25))
     world.settle(child, world.grant(child, "loop~1[1]/do"), used)
     answer = world.settle(child, world.grant(child, "loop~1[1]/check.ok"))
-    world.settle(child, answer.grants[0], Outcome(word="succeeded", verdict="accept"))
+    world.settle(child, world.judge(child, answer), Outcome(word="succeeded", verdict="accept"))
     assert world.engine.queries.session(plan.id).counters.cost_usd == 0.25
 
 

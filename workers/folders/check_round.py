@@ -1,0 +1,128 @@
+"""Compares the working folder after the checkers with the work that they judged, and puts it back.
+
+What has changed in between is not the doer's work. In a worktree of the session's own it is put
+back; in a user's folder it may be what a person has saved, and stays.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from pathlib import Path
+from typing import Literal
+
+from app.domain.outcomes import Outcome
+from app.operations.attempts import Work
+from app.redaction import without_keys
+from app.truncate import cut
+from workers.folders.work_diff import SNAPSHOTS, pack_diff
+from workers.folders.worktree import SnapshotLost, Worktree
+
+log = logging.getLogger(__name__)
+
+#: The most files that the ledger and the warning name.
+NAMED, SHOWN = 20, 5
+#: The file beside the snapshots with the state that a judge was about to put back.
+_ROUND = "round"
+#: Characters of a warning.
+_WARNING = 1_000
+
+
+class CheckRound:
+    """What has changed in the folder since the doer's work was recorded."""
+
+    #: For the settle, as of a doer's look: no state is judged anew, and none came from outside.
+    changed, work = False, None
+
+    def __init__(self, tree: Worktree, shelf: Path, work: str, address: str, *, own: bool) -> None:
+        self._tree = tree
+        self._work = work
+        self._address = address
+        self._marker = shelf / _ROUND
+        self.patch: str | None = None
+        self.why_not: Literal["slow", "unreadable"] | None = None
+        self.put_back = False
+        self._left = self._found()
+        self.files = tree.changed_names(work, self._left)
+        if self.files and own:
+            self._put_back()
+
+    def digest(self) -> str | None:
+        """Return the digest of the folder as the next step finds it; None if it is unknown."""
+        return self._work if self.put_back else self._left
+
+    def add_diff(self, outcome: Outcome, secrets: Collection[str]) -> Outcome:
+        """Add what has changed to a judge's outcome; `patch` is the diff without secrets."""
+        value = outcome.value if isinstance(outcome.value, dict) else {}
+        if self.why_not is not None:
+            return outcome.model_copy(update={"value": {**value, "not_compared": self.why_not}})
+        if not self.files:
+            return outcome.model_copy(update={"digest": self.digest()})
+        text = self._tree.patch(self._work, self._left)
+        if text:
+            packed = without_keys(text, secrets)
+            self.patch = pack_diff(self._work, str(self._left), packed, by="checkers")
+        names = [without_keys(name, secrets) for name in self.files[:NAMED]]
+        facts = {"files": names, "count": len(self.files), "put_back": self.put_back}
+        return outcome.model_copy(
+            update={
+                "value": {**value, "changed_by_checkers": facts},
+                "digest": self.digest(),
+                "diff": self._address if self.patch else None,
+                "warning": "; ".join(filter(None, (outcome.warning, self._warning(names)))),
+            }
+        )
+
+    def _found(self) -> str | None:
+        """The state after the checkers; of an attempt that was killed, as that had found it."""
+        address, _, left = self._read_marker().partition(" ")
+        if address == self._address and self._tree.knows(left):
+            return left
+        found = self._tree.snapshot()
+        if found is None:
+            self.why_not = self._tree.failure
+        return found
+
+    def _put_back(self) -> None:
+        self._marker.write_text(f"{self._address} {self._left}")
+        try:
+            self._tree.put_back(self._work)
+        except SnapshotLost as error:
+            log.warning("the work could not be put back", extra={"why": str(error)})
+        else:
+            self.put_back = True
+
+    def _read_marker(self) -> str:
+        try:
+            return self._marker.read_text()
+        except OSError:
+            return ""
+
+    def _warning(self, names: list[str]) -> str:
+        what = "1 file was" if len(self.files) == 1 else f"{len(self.files)} files were"
+        more = f" and {len(self.files) - SHOWN} more" if len(self.files) > SHOWN else ""
+        end = (
+            "the work of the doer was put back"
+            if self.put_back
+            else "that is not the doer's work, and it was left as it is"
+        )
+        listed = ", ".join(names[:SHOWN])
+        return cut(
+            f"{what} changed while checkers judged the work: {listed}{more}; {end}", _WARNING
+        )
+
+
+def compare_round(
+    work: Work, spill: Path, recorded: str | None, top: Path | None
+) -> CheckRound | None:
+    """Compares a judge's folder with the recorded work; None if no work is recorded.
+
+    `top` is the session's own worktree. What has changed while the session was stopped may be a
+    person's, and is not put back.
+    """
+    if work.cwd is None or not (recorded or "").startswith("git:"):
+        return None
+    shelf = spill / work.ref.id / SNAPSHOTS
+    tree = Worktree(top or work.cwd, shelf)
+    own = top is not None and not work.grant.compare
+    return CheckRound(tree, shelf, str(recorded), work.grant.address, own=own)
