@@ -23,16 +23,18 @@ _FIELDS = {
     "cwd": ("cwd", "working_folder"),
     "expires": ("expires_s",),
     "webhook": ("webhook.url", "webhook"),
-    # Of `leadhand tools call`, whose document has one step.
-    "name": ("name", "steps.0.tool"),
-    "arguments": ("steps.0.arguments",),
-    "timeout": ("timeout", "steps.0.timeout_s"),
     "events": ("webhook.events",),
     "secret": ("webhook.secret",),
     "max_sessions": ("quotas.max_sessions",),
     "steps_per_day": ("quotas.steps_per_day",),
     "bytes_per_day": ("quotas.bytes_per_day",),
     **{option: (f"budget.{field}",) for option, field in BUDGET_FIELDS.items()},
+}
+#: Those of `leadhand tools call`, which makes a document of one step. Others name a step of a file.
+_OF_CALL = {
+    "name": ("name", "steps.0.tool"),
+    "arguments": ("steps.0.arguments",),
+    "timeout": ("timeout", "steps.0.timeout_s"),
 }
 _WAYS_TO_NAME_A_DOER = (
     "name one with agent, command or callable",
@@ -48,6 +50,11 @@ def in_flags(message: str, command: click.Command) -> str:
     >>> option = click.Option(["--input", "inputs"])
     >>> in_flags("inputs.who: it is missing", click.Command("run", params=[option]))
     '--input who=...: it is missing'
+    >>> tool = click.Argument(["name"])
+    >>> in_flags("steps[0].tool: it is unknown", click.Command("call", params=[tool]))
+    'NAME: it is unknown'
+    >>> in_flags("steps[0].tool: it is unknown", click.Command("run", params=[tool]))
+    'steps[0].tool: it is unknown'
     """
     flags = dict(_flags(command))
     if "doer" in flags:
@@ -79,11 +86,12 @@ def _flag_of(field: str, flags: Mapping[str, str]) -> str | None:
 
 
 def _flags(command: click.Command) -> Iterator[tuple[str, str]]:
+    fields = _FIELDS | _OF_CALL if command.name == "call" else _FIELDS
     for parameter in command.params:
         name = parameter.name or ""
         if isinstance(parameter, click.Argument):
             shown = (parameter.metavar or name).strip(".").upper()
         else:
             shown = max(parameter.opts, key=len)
-        for field in _FIELDS.get(name, (name,)):
+        for field in fields.get(name, (name,)):
             yield field, shown
