@@ -26,7 +26,9 @@ import importlib.machinery
 import inspect
 import io
 import json
+import math
 import os
+import re
 import socket
 import sys
 import sysconfig
@@ -44,6 +46,8 @@ PRINTED = 64 * 1024
 RESULT_BYTES = 16 * 1024 * 1024
 #: The most members of an exception group whose texts are quoted.
 _MOST_MEMBERS = 20
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 #: Calls a function by name with a context; returns a word, and its value or why it has none.
 Caller = Callable[[str, Mapping[str, Any]], "tuple[str, object]"]
@@ -310,11 +314,33 @@ def as_json(word: str, value: object) -> str:
     """Convert a word and a value to a JSON pair; an unrepresentable or long one gives `raised`."""
     try:
         text = json.dumps(value)
+        if word == "returned":
+            _require_unchanged(value, "result")
     except (TypeError, ValueError, RecursionError) as error:
         return json.dumps(["raised", {"story": f"it returned what JSON cannot hold: {error}"}])
     if len(text) > RESULT_BYTES:
         return json.dumps(["raised", {"story": _too_long(word, len(text))}])
     return f"[{json.dumps(word)}, {text}]"
+
+
+def _require_unchanged(value: object, path: str) -> None:
+    """Raises ValueError for what JSON would change or drop in silence, with its path."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{path}: it has no {value}")
+    if isinstance(value, str) and _SURROGATE.search(value):
+        raise ValueError(f"{path}: its text has a lone surrogate")
+    if isinstance(value, dict):
+        known: dict[str, object] = {}
+        for key, item in value.items():
+            text = key if isinstance(key, str) else json.dumps(key)
+            if text in known:
+                raise ValueError(f"{path}: its keys {known[text]!r} and {key!r} are both {text!r}")
+            known[text] = key
+            _require_unchanged(key, f"{path}, a key")
+            _require_unchanged(item, f"{path}.{text}")
+    elif isinstance(value, (list, tuple)):
+        for number, item in enumerate(value):
+            _require_unchanged(item, f"{path}[{number}]")
 
 
 def _too_long(word: str, size: int) -> str:

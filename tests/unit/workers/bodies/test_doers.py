@@ -15,6 +15,7 @@ from app.domain.environment.session import SessionEnvironment
 from app.domain.messages import Message
 from app.domain.program import Action
 from app.domain.reasons import ReasonCode
+from leadhand.functions.runner import as_json
 from leadhand.stack.scope import find_scope
 from tests.unit.workers.bodies.running import code_of, do, scripted
 from workers.registry.agent_entry import Agent
@@ -293,6 +294,28 @@ def test_a_function_that_fails_fails_the_step(body, doing, name, why) -> None:
     outcome = body(Action.AGENT, do({"callable": name}))
     assert (outcome.word, code_of(outcome)) == ("failed", ReasonCode.FAILED_STEP)
     assert why in outcome.reason.text
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ({"a": [0.5, float("nan")]}, "result.a[1]: it has no nan"),
+        ([1e400], "result[0]: it has no inf"),
+        ({float("inf"): 1}, "result, a key: it has no inf"),
+        ({"a": {1: "x", "1": "y"}}, "result.a: its keys 1 and '1' are both '1'"),
+        ({True: "x", "true": "y"}, "result: its keys True and 'true' are both 'true'"),
+        ({"a": "\ud800"}, "result.a: its text has a lone surrogate"),
+    ],
+)
+def test_value_that_json_would_change_is_refused_with_its_path(value: object, why: str) -> None:
+    word, details = json.loads(as_json("returned", value))
+    assert (word, details["story"]) == ("raised", f"it returned what JSON cannot hold: {why}")
+
+
+def test_value_that_json_keeps_is_returned() -> None:
+    value = {1: [None, True, 0.5, "\u00e9"], "2": {}}
+    assert json.loads(as_json("returned", value)) == ["returned", {"1": value[1], "2": {}}]
+    assert json.loads(as_json("raised", {"story": "\udcff"}))[0] == "raised"
 
 
 def test_a_doer_that_says_terminate_ends_its_loop(body, doing) -> None:
