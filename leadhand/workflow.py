@@ -57,6 +57,7 @@ class Phase:
     checker_timeout_s: float = CHECK_TIMEOUT_S
     doer_attempts: int = 1
     conversation: Conversation = "fresh"
+    baseline: bool = False
     result: PhaseResult | None = None
 
     def document(self) -> PhaseDocument:
@@ -132,6 +133,7 @@ class Workflow:
         checker_timeout_s: float = CHECK_TIMEOUT_S,
         doer_attempts: int = 1,
         conversation: Conversation = "fresh",
+        baseline: bool = False,
     ) -> Phase:
         """Add a phase (a loop of a doer and its checkers) and return it; ValueError if invalid."""
         _not_both(name, checker=checker, checkers=checkers)
@@ -155,6 +157,7 @@ class Workflow:
             checker_timeout_s=checker_timeout_s,
             doer_attempts=doer_attempts,
             conversation=conversation,
+            baseline=baseline,
         )
         self._append(phase)
         return phase

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 
 from pydantic import JsonValue
 
 from app.compiler.checker_names import check_names
 from app.domain.ids import lock_name
-from app.domain.program import Action, Loop, OnFail, Program, RetryPolicy, Step
+from app.domain.program import Action, Loop, Node, OnFail, Program, RetryPolicy, Step
 from app.domain.references import RESERVED, literal, outcome_reference
 from leadhand.models.documents import Checker, Doer, LoopDocument, PhaseDocument, WorkflowDocument
 
@@ -35,17 +36,20 @@ def compile_loop(document: LoopDocument) -> Program:
         result="do",
         no_progress=document.no_progress,
     )
-    return Program(name=document.label or "loop", body=(loop,))
+    return Program(name=document.label or "loop", body=(*_baseline(document), loop))
 
 
 def compile_workflow(document: WorkflowDocument) -> Program:
     """Compiles a workflow: each phase becomes a loop that starts after the one before it."""
     ids = {phase.name: _phase_id(n, phase.name) for n, phase in enumerate(document.phases, 1)}
-    loops = []
+    loops: list[Node] = []
     before: str | None = None
     for phase in document.phases:
         sources = phase.pipe_from or ((before,) if before else ())
-        loops.append(_phase(document, phase, ids, sources))
+        loops += [
+            *_baseline(phase, ids[phase.name]),
+            _phase(document, phase, ids, sources),
+        ]
         before = phase.name
     return Program(name=document.name, body=tuple(loops))
 
@@ -71,6 +75,7 @@ def _phase(
             phase=phase.name,
             prior=prior,
             has_folder=document.cwd is not None,
+            id_=ids[phase.name],
         ),
         max_iterations=phase.max_iterations,
         on_fail=OnFail(phase.on_fail.partition(":")[0]),
@@ -85,8 +90,33 @@ def _phase_id(number: int, name: str) -> str:
 
 
 def _is_reserved(name: str) -> bool:
-    """Whether a name looks like a numbered phase or is a reserved word."""
-    return name.startswith("phase-") or name in RESERVED
+    """Whether a name looks like a numbered phase or a baseline, or is a reserved word."""
+    return name.startswith(("phase-", "base.")) or name in RESERVED
+
+
+def _baseline(loop: LoopDocument | PhaseDocument, phase: str = "") -> tuple[Step, ...]:
+    """The steps directly before a loop that run its commands on the work as it is then."""
+    if not loop.baseline or not loop.max_iterations:
+        return ()
+    return tuple(
+        Step(
+            id=_base_id(name, phase),
+            action=Action.CHECK,
+            folder=True,
+            timeout_s=checker.timeout_s,
+            label=f"{name} before {phase or 'the work'}",
+            inputs={"checker": _literals({**_dump(checker), "name": name}), "is_baseline": True},
+        )
+        for name, checker in zip(check_names(loop.checkers), loop.checkers, strict=True)
+        if checker.command is not None
+    )
+
+
+def _base_id(name: str, phase: str) -> str:
+    """The name of a baseline: `base.NAME`, or `base.PHASE.NAME` where that is short enough."""
+    whole = ".".join(part for part in ("base", phase, name) if part)
+    digest = hashlib.sha256(whole.encode()).hexdigest()[:10]
+    return whole if _ID.match(whole) else f"{whole[:50]}-{digest}"
 
 
 def _body(
@@ -97,11 +127,12 @@ def _body(
     phase: str | None,
     prior: list[JsonValue],
     has_folder: bool,
+    id_: str = "",
 ) -> tuple[Step, ...]:
     do = _do(loop, doer=doer, model=model, phase=phase, prior=prior)
     names = check_names(loop.checkers)
     checks = tuple(
-        _check(loop, doer, name, checker, model=model, phase=phase)
+        _check(loop, doer, name, checker, model=model, phase=phase, id_=id_)
         for name, checker in zip(names, loop.checkers, strict=True)
     )
     return (do, *checks, _judge(loop, names, checks, has_folder=has_folder))
@@ -167,6 +198,7 @@ def _check(
     *,
     model: str | None,
     phase: str | None,
+    id_: str,
 ) -> Step:
     asks = checker.prompt or checker.rubric
     # Without a model of its own a checker asks the doer's. Whether an agent that it names takes
@@ -175,6 +207,7 @@ def _check(
     offered = model if asks and checker.agent is not None and checker.model is None else None
     if asks and checker.model is None and (loop.checker_model or theirs):
         checker = checker.model_copy(update={"model": loop.checker_model or theirs})
+    has_base = loop.baseline and loop.max_iterations > 0 and checker.command is not None
     return Step(
         id=f"check.{name}",
         action=Action.CHECK,
@@ -192,6 +225,7 @@ def _check(
             "iteration": "${turn.iteration}",
             "doer": _literals(_dump(doer)) if doer else None,
             "history": "${history.judge}",
+            **({"base": outcome_reference(_base_id(name, id_))} if has_base else {}),
             **({"phase": literal(phase)} if phase else {}),
             **({"doer_model": literal(offered)} if offered and not checker.model else {}),
         },

@@ -77,6 +77,9 @@ class Gate(BaseModel):
     counts: Counts | None = None
 
 
+BaselineWord = Literal["red", "green", "unknown"]
+
+
 class CheckRun(BaseModel):
     """One of several runs of a command that checks, on the same work."""
 
@@ -90,6 +93,19 @@ class CheckRun(BaseModel):
     failed: tuple[str, ...] = ()
     started_ms: int | None = None
     ended_ms: int | None = None
+
+
+class Baseline(BaseModel):
+    """How a checker's command ended before the work."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    word: BaselineWord = "unknown"
+    counts: Counts | None = None
+    #: The tests that a report named.
+    names: tuple[str, ...] = ()
+    #: Whether it failed because tests failed (True), in spite of that (False), or is unknown.
+    fails_with_tests: bool | None = None
 
 
 class Ruling(BaseModel):
@@ -152,6 +168,8 @@ class Outcome(BaseModel):
     #: Of a command that was run again after it failed: all runs, and the tests that flipped.
     runs: tuple[CheckRun, ...] | None = None
     flaky: tuple[str, ...] | None = None
+    #: Of a command that checks: how it ended before the work, if that is known.
+    baseline: BaselineWord | None = None
     #: Of a rubric check.
     ruling: Ruling | None = None
     usage: Usage | None = None

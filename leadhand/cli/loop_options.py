@@ -52,6 +52,12 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         help="Whether each iteration begins a new conversation with the agent, or continues the"
         " last one (fresh).",
     ),
+    click.option(
+        "--baseline/--no-baseline",
+        default=None,
+        help="Whether checkers that are commands also run once before the first doer, so that each"
+        " check says whether it was red before the work (no).",
+    ),
 )
 
 

@@ -274,6 +274,9 @@ class _Loop(Document):
     #: After so many iterations with the same work and the same verdicts the doer is warned, and
     #: one later the loop ends; 0 means never.
     no_progress: Annotated[int, Field(strict=True, ge=0, le=1000)] = DEFAULT_NO_PROGRESS
+    #: Whether checkers that are commands run once before the first doer, to tell checks that were
+    #: red before the work from those that were green.
+    baseline: StrictBool = False
     #: Doers with the same key share its limits, across sessions.
     concurrency_key: Key | None = None
 

@@ -9,10 +9,10 @@ from pydantic import JsonValue
 
 from app.domain.outcomes import Outcome
 from leadhand.functions.arguments import offered_arguments
-from leadhand.models.documents import Checker
 from leadhand.models.pipelines import hidden_exit_code
 from workers.agents.ask import agent_named
 from workers.checkers.ask_verdict import ask_verdict
+from workers.checkers.baseline import run_baseline
 from workers.checkers.reruns import run_until_sure
 from workers.checkers.rubric_check import by_rubric
 from workers.checkers.verdicts import (
@@ -29,8 +29,10 @@ def check(task: BodyTask, cancel: threading.Event) -> Outcome:
     """Runs a checker and returns its verdict: terminate if it cannot start, retry on a timeout."""
     given = CheckInputs.model_validate(task.inputs)
     timeout_s = min(given.checker.timeout_s, task.timeout_s)
+    if given.is_baseline:
+        return run_baseline(task, given.checker, timeout_s=timeout_s, cancel=cancel)
     if given.checker.command is not None:
-        return _by_command(task, given.checker, timeout_s, cancel)
+        return _by_command(task, given, timeout_s, cancel)
     if given.checker.rubric is not None:
         return by_rubric(task, given, given.checker.rubric, timeout_s, cancel)
     if given.checker.callable is not None:
@@ -41,12 +43,14 @@ def check(task: BodyTask, cancel: threading.Event) -> Outcome:
 
 
 def _by_command(
-    task: BodyTask, checker: Checker, timeout_s: float, cancel: threading.Event
+    task: BodyTask, given: CheckInputs, timeout_s: float, cancel: threading.Event
 ) -> Outcome:
-    verdict = run_until_sure(task, checker, timeout_s=timeout_s, cancel=cancel)
+    checker = given.checker
+    verdict = run_until_sure(task, checker, timeout_s=timeout_s, cancel=cancel, base=given.base)
     # Once in a loop.
     hidden = hidden_exit_code(checker.command or "") if task.iteration == 1 else None
-    return verdict.model_copy(update={"warning": hidden}) if hidden else verdict
+    warnings = [warning for warning in (hidden, verdict.warning) if warning]
+    return verdict.model_copy(update={"warning": "\n".join(warnings) or None})
 
 
 def _by_agent(

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
-from app.domain.outcomes import CheckRun, Gate, Outcome, Verdict
+from app.domain.outcomes import BaselineWord, CheckRun, Gate, Outcome, Verdict
 from app.domain.reasons import Reason, ReasonCode
 from app.truncate import cut
 from leadhand.models.counts import Counts
@@ -34,6 +34,8 @@ class Judged(BaseModel):
     #: Of a command that was run again: its runs, and the tests that flipped.
     runs: tuple[CheckRun, ...] | None = None
     flaky: tuple[str, ...] | None = None
+    #: Of a command: how it ended before the work.
+    baseline: BaselineWord | None = None
     started_ms: int | None = None
     ended_ms: int | None = None
     decided_by: str | None = None
@@ -177,6 +179,7 @@ def _judged(check: Check) -> Judged:
         counts=outcome.counts,
         runs=outcome.runs,
         flaky=outcome.flaky,
+        baseline=outcome.baseline,
         started_ms=outcome.started_ms,
         ended_ms=outcome.ended_ms,
         decided_by=outcome.decided_by,

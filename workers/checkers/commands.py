@@ -13,6 +13,7 @@ from glob import glob
 from pathlib import Path
 from typing import NamedTuple
 
+from app.domain.outcomes import Baseline
 from leadhand.models.documents import Checker
 from workers.checkers.reports import (
     ReportUnreadable,
@@ -52,13 +53,16 @@ def run_command(
     timeout_s: float,
     cancel: threading.Event,
     spill: Path | None = None,
+    base: Baseline | None = None,
 ) -> CommandRun:
     """Runs a checker's command, with a report of each pytest that it starts.
 
-    `spill` is the folder for the output of a run that is not the attempt's first.
+    `spill` is the folder for the output of a run that is not the attempt's first. `base` is how
+    the command ended before the work.
     """
     line, spill = checker.command or "", spill or task.spill
     words = read_command(line)
+    expected = _expected(checker, words, base)
     is_read = checker.report != NO_REPORT and not words.lists_only
     pipe = spill / "report.xml" if is_read else None
     command = replace(task.command(line, timeout_s=timeout_s, report=pipe), spill=spill)
@@ -72,25 +76,46 @@ def run_command(
         why = "there is none"
     except ReportUnreadable as error:
         tests, why = None, f"it cannot be read: {error}"
-    if tests is None and not _is_promised(checker, words):
+    if tests is None and expected.report is None:
         tests = read_output(result.stdout.whole(SPILL_BYTES))
-    refusal = _refusal(checker, words, tests, why) if result.succeeded else ""
+    refusal = _refusal(checker, expected, tests, why) if result.succeeded else ""
     return CommandRun(_without_report_line(result, pipe), tests, refusal)
 
 
-def _refusal(checker: Checker, words: RunnerCommand, tests: TestRun | None, why: str) -> str:
+class _Expected(NamedTuple):
+    """What a command that accepts must bring."""
+
+    #: The report that must come, and nothing else in its place; None if none must.
+    report: str | None
+    #: Whether some tests must be reported, in any form.
+    tests: bool
+    #: Whether a failed test fails the command.
+    fails_with_tests: bool
+
+
+def _expected(checker: Checker, words: RunnerCommand, base: Baseline | None) -> _Expected:
+    report = checker.report
+    if report is None and (words.runs_pytest or (base is not None and base.names)):
+        report = "the report of its tests"
+    fails = checker.report is not None or words.fails_with_tests
+    if base is not None and base.fails_with_tests is not None:
+        fails = base.fails_with_tests
+    return _Expected(report, report is not None or bool(base and base.counts), fails)
+
+
+def _refusal(checker: Checker, expected: _Expected, tests: TestRun | None, why: str) -> str:
     """Why exit code 0 does not accept; '' if it does."""
     first = "The command exited with 0, but"
     if tests is None:
-        if checker.allow_empty or not _is_promised(checker, words):
+        if checker.allow_empty or not expected.tests:
             return ""
-        what = checker.report or "pytest's report"
+        what = expected.report or "the output of its tests"
         return (
             f"{first} {what} is missing ({why}): the tests did not run to their end."
             " With `report: none` the checker's exit code alone decides."
         )
     counts = tests.counts
-    if counts.failed and (checker.report is not None or words.fails_with_tests):
+    if counts.failed and expected.fails_with_tests:
         return (
             f"{first} {counts.failed} of {counts.collected} tests failed: {listed(tests.failed)}."
             " With `report: none` the checker's exit code alone decides."
@@ -98,11 +123,6 @@ def _refusal(checker: Checker, words: RunnerCommand, tests: TestRun | None, why:
     if counts.passed or counts.failed or checker.allow_empty:
         return ""
     return f"{first} no test ran: {counts.text}. With `allow_empty: true` the checker accepts this."
-
-
-def _is_promised(checker: Checker, words: RunnerCommand) -> bool:
-    """Whether a report must come, so that nothing else is read in its place."""
-    return checker.report is not None or words.runs_pytest
 
 
 def listed(names: Sequence[str]) -> str:

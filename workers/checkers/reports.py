@@ -38,9 +38,9 @@ _GO_TEST = re.compile(r"^\s*--- (PASS|FAIL|SKIP): (\S+) \(\d", re.MULTILINE)
 _GO_RUN = re.compile(r"^=== RUN ", re.MULTILINE)
 _GO_PACKAGE = re.compile(r"^(ok  |FAIL|\?   )\t(\S+)(.*)$", re.MULTILINE)
 _GO_NONE = re.compile(r"\[no test(s to run| files)\]")
-_TAP_PLAN = re.compile(r"^1\.\.(\d+)(?:\s*#.*)?$", re.MULTILINE)
+_TAP_PLAN = re.compile(r"^1\.\.(\d+)(?:[ \t]*#.*)?$", re.MULTILINE)
 _TAP_TEST = re.compile(
-    r"^(not )?ok\b(?:\s+(\d+))?(?:\s+-)?\s*([^#\n]*)(?:#\s*(SKIP|TODO))?",
+    r"^(not )?ok\b(?:[ \t]+(\d+))?(?:[ \t]+-)?[ \t]*([^#\n]*)(?:#[ \t]*(SKIP|TODO))?",
     re.MULTILINE | re.IGNORECASE,
 )
 _ENDS: Mapping[str, Ended] = {

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from functools import partial
 
-from app.domain.outcomes import CheckRun, Outcome
+from app.domain.outcomes import Baseline, CheckRun, Outcome
 from app.truncate import cut
 from leadhand.models.documents import Checker
 from workers.agents.output_parser import TEXT_LIMIT
+from workers.checkers.baseline import compare
 from workers.checkers.commands import CommandRun, listed, run_command
 from workers.checkers.verdicts import command_verdict
 from workers.task.task import BodyTask
@@ -18,19 +20,25 @@ _NAMES = 50
 
 
 def run_until_sure(
-    task: BodyTask, checker: Checker, *, timeout_s: float, cancel: threading.Event
+    task: BodyTask,
+    checker: Checker,
+    *,
+    timeout_s: float,
+    cancel: threading.Event,
+    base: Baseline | None = None,
 ) -> Outcome:
     """Runs a checker's command; after a red run also its `reruns`, all of them.
 
-    All red is the first run's verdict. Red and green is flaky: the check abstains.
+    All red is the first run's verdict. Red and green is flaky: the check abstains. `base` is how
+    the command ended before the work.
     """
-    ran = [run_command(task, checker, timeout_s=timeout_s, cancel=cancel)]
-    verdicts = [command_verdict(ran[0], timeout_s=timeout_s)]
+    once = partial(run_command, task, checker, timeout_s=timeout_s, cancel=cancel, base=base)
+    ran = [once()]
+    verdicts = [compare(base, command_verdict(ran[0], timeout_s=timeout_s), ran[0].tests)]
     if verdicts[0].decided_by not in ("exit_code", "tests") or verdicts[0].verdict == "accept":
         return verdicts[0]
     for number in range(checker.reruns):
-        spill = task.spill / f"rerun-{number + 1}"
-        ran.append(run_command(task, checker, spill=spill, timeout_s=timeout_s, cancel=cancel))
+        ran.append(once(spill=task.spill / f"rerun-{number + 1}"))
         verdicts.append(command_verdict(ran[-1], timeout_s=timeout_s))
         if ran[-1].result.cancelled:
             return verdicts[-1]

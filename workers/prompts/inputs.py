@@ -11,6 +11,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, model_validator
 
+from app.domain.outcomes import Baseline
 from leadhand.models.documents import Checker, Doer
 from workers.task.inputs import NOT_JUDGED, Inputs, Text, as_text
 
@@ -97,10 +98,20 @@ class PastIteration(Inputs):
     feedback: Text = ""
 
 
+def _baseline_of(outcome: object) -> object:
+    """The baseline in the outcome of its step; None if it was skipped or lost."""
+    found = outcome.get("value") if isinstance(outcome, dict) else None
+    return found if isinstance(found, dict) else None
+
+
 class CheckInputs(Inputs):
     """The inputs of a check step."""
 
     checker: Checker
+    #: Whether it runs before the first doer, as a baseline for the checks.
+    is_baseline: bool = False
+    #: How the command ended before the first doer.
+    base: Annotated[Baseline | None, BeforeValidator(_baseline_of)] = None
     task: Text = ""
     work: Text = ""
     #: The number of the doer's tool calls, if all of them failed.

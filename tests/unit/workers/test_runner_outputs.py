@@ -89,6 +89,7 @@ TAP = "TAP version 14\n1..5\nok 1 - a\nnot ok 2 - b\nok 3 # SKIP no net\nnot ok 
         (NODE_TAP, (2, 1, 0, 3), ("bad",)),
         (TAP, (1, 2, 2, 5), ("b",)),
         (TAP.replace("\n", "\r\n"), (1, 2, 2, 5), ("b",)),
+        ("1..2\nok 1\nok 2\n", (2, 0, 0, 2), ()),
         ("1..0 # SKIP no compiler\n", (0, 0, 0, 0), ()),
         ("\x1b[32mok 1 - a\x1b[0m\n1..1\n", (1, 0, 0, 1), ()),
     ],

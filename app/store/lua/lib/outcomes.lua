@@ -30,7 +30,8 @@ local function record(tx, address, step, word, verdict, reason, text)
   quotas.count_step(tx)
   local r = programs.route_of(tx, address)
   local counted = address == tx.args.address and tx.args.flaky and 'flaky' or verdict
-  if r.action == 'check' then statistics.count_check(tx, step, r, word, counted) end
+  local judged = verdict or word ~= 'succeeded'   -- a baseline has no verdict
+  if r.action == 'check' and judged then statistics.count_check(tx, step, r, word, counted) end
   local used, r = tx.args.usage or {}, programs.route_of(tx, address) or {}
   events.emit(tx, 'step.settled', address, {word = word, verdict = verdict, reason = reason, text = text,
     fence = step.fence, label = r.label, elapsed_ms = step.since and tx.now - step.since,

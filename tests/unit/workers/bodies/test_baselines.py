@@ -1,0 +1,124 @@
+"""Baselines of checkers: what a command said before the work, and what a check makes of it."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from app.compiler.workflow import compile_loop, compile_workflow
+from app.domain.outcomes import Outcome
+from app.domain.program import Action
+from leadhand.models.documents import LoopDocument, WorkflowDocument
+from tests.unit.workers.bodies.running import checking
+
+
+@pytest.fixture
+def check(body, tmp_path: Path):
+    def run(command: str, *, base: dict[str, object] | None = None, **more) -> Outcome:
+        given = {**checking({"command": command}), "base": {"value": base}, **more}
+        outcome: Outcome = body(Action.CHECK, given, spill=tmp_path / "spill/check.1")
+        return outcome
+
+    return run
+
+
+def tap(*ends: str) -> str:
+    points = "".join(f"{end} {number}\\n" for number, end in enumerate(ends, 1))
+    return f"printf '1..{len(ends)}\\n{points}'"
+
+
+GREEN, RED, EMPTY = tap("ok", "ok"), tap("ok", "not ok"), "printf '1..0\\n'"
+
+
+@pytest.mark.parametrize(
+    ("command", "word", "fails_with_tests"),
+    [
+        (GREEN, "green", True),
+        (f"{RED}; exit 1", "red", True),
+        (RED, "green", False),
+        (f"{GREEN}; exit 1", "red", False),
+        (EMPTY, "red", None),
+        ("true", "green", None),
+        ("false", "red", None),
+        ("exit 127", "unknown", None),
+        ("exit 126", "unknown", None),
+    ],
+)
+def test_baseline_has_no_verdict(check, command, word, fails_with_tests) -> None:
+    outcome = check(command, is_baseline=True)
+    assert (outcome.word, outcome.verdict) == ("succeeded", None)
+    assert outcome.value["word"] == word
+    assert outcome.value["fails_with_tests"] is fails_with_tests
+    assert outcome.text.startswith(f"{word} before the work")
+
+
+def test_baseline_that_takes_too_long_is_unknown(body) -> None:
+    given = {**checking({"command": "sleep 30", "timeout_s": 0.3}), "is_baseline": True}
+    assert body(Action.CHECK, given).value["word"] == "unknown"
+
+
+def test_baseline_names_the_files_that_it_changed(check, tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", str(tmp_path / "work")], check=True)
+    assert check("true", is_baseline=True).warning is None
+    assert check("echo x > made.txt", is_baseline=True).warning == (
+        "the check before the work changed files, which now count as the folder's: made.txt"
+    )
+
+
+def counts(passed: int, failed: int = 0) -> dict[str, int]:
+    return {"passed": passed, "failed": failed, "collected": passed + failed}
+
+
+def test_accepting_check_says_how_it_was_before_the_work(check) -> None:
+    green, red = check("echo yes", base={"word": "green"}), check("echo yes", base={"word": "red"})
+    assert (green.baseline, red.baseline) == ("green", "red")
+    assert green.text == (
+        "It was green before the work, too: it cannot tell whether anything was done.\n\nyes"
+    )
+    assert red.text == "It was red before the work.\n\nyes"
+    assert check("false", base={"word": "red"}).text == "Command exited with code 1"
+    assert check("true", base={"word": "unknown"}).baseline == "unknown"
+    assert check("true", base=None).baseline is None
+
+
+def test_tests_that_the_baseline_had_must_come_again(check) -> None:
+    base = {"word": "green", "counts": counts(2), "fails_with_tests": True}
+    gone = check("true", base=base)
+    assert (gone.verdict, gone.decided_by) == ("retry", "tests")
+    assert "the output of its tests is missing" in gone.text
+    named = check(GREEN, base={**base, "names": ["a", "b"]})
+    assert (named.verdict, named.decided_by) == ("retry", "tests")
+    assert "the report of its tests is missing" in named.text
+
+
+def test_fewer_tests_than_before_are_a_warning(check) -> None:
+    base = {"word": "red", "counts": counts(2, 1), "fails_with_tests": True}
+    assert check(GREEN, base=base).warning == "1 of 3 tests are gone since before the work"
+    assert check(tap("ok", "ok", "ok", "ok"), base=base).warning is None
+
+
+def test_baseline_shows_whether_failing_tests_fail_the_command(check) -> None:
+    script = f'sh -c "{RED}"'
+    assert check(RED).verdict == "accept", "nothing says that its exit code follows the tests"
+    follows = {"word": "red", "counts": counts(1, 1), "fails_with_tests": True}
+    assert check(RED, base=follows).verdict == "retry"
+    inverted = {**follows, "fails_with_tests": False}
+    assert check(f"make() {{ {RED}; }}; make", base=inverted).verdict == "accept"
+
+
+def test_loops_have_a_baseline_of_each_command(check) -> None:
+    given = {"task": "t", "checkers": ["pytest -q", "agent: good?"]}
+    loop = {**given, "baseline": True}
+    assert steps_of(compile_loop(LoopDocument.model_validate(loop))) == ["base.pytest", "loop"]
+    for other in (given, {**loop, "max_iterations": 0}):
+        assert steps_of(compile_loop(LoopDocument.model_validate(other))) == ["loop"]
+    phases = [{**loop, "name": name} for name in ("red", "a green one", "x" * 64)]
+    found = compile_workflow(WorkflowDocument.model_validate({"name": "w", "phases": phases}))
+    assert steps_of(found)[:4] == ["base.red.pytest", "red", "base.phase-2.pytest", "phase-2"]
+    assert len(steps_of(found)[4]) <= 64
+
+
+def steps_of(program) -> list[str]:
+    return [node.id for node in program.body]

@@ -1,0 +1,110 @@
+"""Runs a checker's command before the first doer of a loop: was it red before the work?"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from app.domain.outcomes import Baseline, Outcome
+from app.domain.reasons import ReasonCode
+from app.truncate import cut
+from leadhand.models.counts import Counts
+from leadhand.models.documents import Checker
+from workers.agents.output_parser import TEXT_LIMIT
+from workers.checkers.commands import CommandRun, listed, run_command
+from workers.checkers.reports import TestRun
+from workers.folders.worktree import Worktree
+from workers.processes.exit_outcome import add_process_facts, failed_outcome, why_not_started
+from workers.task.task import BodyTask
+
+#: The most names of tests that are kept; without the names only the numbers are compared.
+_NAMES = 5_000
+#: Characters of the output that are stored.
+_TEXT = 2_000
+
+
+#: The first line of a check that accepts, by how it ended before the work.
+_FIRST = {
+    "green": "It was green before the work, too: it cannot tell whether anything was done.",
+    "red": "It was red before the work.",
+    "unknown": "",
+}
+
+
+def run_baseline(
+    task: BodyTask, checker: Checker, *, timeout_s: float, cancel: threading.Event
+) -> Outcome:
+    """Runs the command; the outcome has no verdict, and a folder that it changed is named."""
+    tree = Worktree(task.cwd, task.spill.parent / "work") if task.cwd is not None else None
+    before = tree.snapshot() if tree is not None else None
+    ran = run_command(task, checker, timeout_s=timeout_s, cancel=cancel)
+    if ran.result.cancelled:
+        return failed_outcome(ReasonCode.CANCELLED, "the baseline was cancelled", result=ran.result)
+    found = _baseline_of(ran)
+    outcome = Outcome(
+        word="succeeded",
+        text=_text(found, ran),
+        value=found.model_dump(mode="json"),
+        counts=found.counts,
+        warning=None if tree is None else _changes(tree, before),
+    )
+    return add_process_facts(outcome, ran.result)
+
+
+def _baseline_of(ran: CommandRun) -> Baseline:
+    tests = ran.tests
+    if ran.result.timed_out or why_not_started(ran.result) is not None:
+        return Baseline()
+    return Baseline(
+        word="green" if ran.result.succeeded and not ran.refusal else "red",
+        counts=None if tests is None else tests.counts,
+        names=tests.names if tests is not None and len(tests.names) <= _NAMES else (),
+        fails_with_tests=_fails_with_tests(ran),
+    )
+
+
+def _fails_with_tests(ran: CommandRun) -> bool | None:
+    """Whether the exit code says what the tests say; unknown where no test ran."""
+    counts = ran.tests.counts if ran.tests is not None else Counts()
+    if not (counts.passed or counts.failed):
+        return None
+    return bool(counts.failed) is (ran.result.exit_code != 0)
+
+
+def _text(found: Baseline, ran: CommandRun) -> str:
+    counts = f": {found.counts.text}" if found.counts is not None else ""
+    output = ran.result.stdout.text.strip() or ran.result.stderr.text.strip()
+    return cut(f"{found.word} before the work{counts}\n\n{output}".rstrip(), _TEXT)
+
+
+def _changes(tree: Worktree, before: str | None) -> str | None:
+    """A warning that names what the command changed in the folder; None if nothing."""
+    after = tree.snapshot()
+    if before is None or after is None or before == after:
+        return None
+    names = tree.changed_names(before, after)
+    which = f": {listed(names)}" if names else ""
+    return f"the check before the work changed files, which now count as the folder's{which}"
+
+
+def compare(base: Baseline | None, outcome: Outcome, tests: TestRun | None) -> Outcome:
+    """Returns a check's outcome with its baseline, and a warning if tests are gone since then."""
+    if base is None:
+        return outcome
+    accepts = outcome.verdict == "accept"
+    first = _FIRST[base.word] if accepts else ""
+    text = "\n\n".join(part for part in (first, outcome.text) if part)
+    warning = _gone(base, tests) if accepts else None
+    return outcome.model_copy(
+        update={"baseline": base.word, "text": cut(text, TEXT_LIMIT), "warning": warning}
+    )
+
+
+def _gone(base: Baseline, tests: TestRun | None) -> str | None:
+    """A warning with names if fewer tests were found than before the work."""
+    if base.counts is None or tests is None or tests.counts.collected >= base.counts.collected:
+        return None
+    fewer = base.counts.collected - tests.counts.collected
+    gone: Sequence[str] = sorted({*base.names} - {*tests.names}) if tests.names else ()
+    which = f": {listed(gone)}" if gone else ""
+    return f"{fewer} of {base.counts.collected} tests are gone since before the work{which}"
