@@ -100,7 +100,6 @@ def test_fewer_tests_than_before_are_a_warning(check) -> None:
 
 
 def test_baseline_shows_whether_failing_tests_fail_the_command(check) -> None:
-    script = f'sh -c "{RED}"'
     assert check(RED).verdict == "accept", "nothing says that its exit code follows the tests"
     follows = {"word": "red", "counts": counts(1, 1), "fails_with_tests": True}
     assert check(RED, base=follows).verdict == "retry"
