@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator
@@ -299,3 +299,5 @@ class NewSession(NamedTuple):
     environment: str = ""
     #: The definitions of its folder (JSON); empty without any.
     definitions: str = ""
+    #: Warnings about what was submitted.
+    warnings: Sequence[str] = ()

@@ -20,7 +20,7 @@ from app.domain.environment.session import (
     without_environment,
 )
 from app.domain.ids import SessionRef, lock_name
-from app.domain.program import Program
+from app.domain.program import Action, Program, Step
 from app.domain.records import NewSession, Reply
 from app.domain.routing import stored_program
 from app.domain.workspaces import OwnFolder, Workspace
@@ -49,6 +49,8 @@ from app.store.session_reads import CreatedSession
 from app.store.store import Store
 from leadhand.flows.documents import AnyDocument, FlowDocument, FlowRun
 from leadhand.models.documents import Budget
+from leadhand.models.pipelines import hidden_exit_code
+from leadhand.models.plans import PlanDocument
 from leadhand.models.views import WorkerView
 
 __all__ = ["About", "Asker", "Draft", "Submissions", "Submitted"]
@@ -193,10 +195,8 @@ class Submissions:
         source: str = "",
         workers_of: Callable[[Definitions | None], Sequence[WorkerView]] | None = None,
     ) -> Draft:
-        """Check and compile a document to a Draft; creates nothing. Raises InvalidDocument.
-
-        `workers_of` returns the workers, by the definitions that the session has.
-        """
+        """Check and compile a document; creates nothing. Raises InvalidDocument."""
+        # `workers_of` returns the workers, by the definitions that the session has.
         document, asker = self._in_its_surroundings(document, asker)
         found, environment = asker.found or Found(), asker.environment or SessionEnvironment()
         workers = (workers_of or self._fleet.inventories)(found.definitions)
@@ -234,7 +234,8 @@ class Submissions:
             own_budget=_own_budget(document) if asker.is_taken_over else "",
             made_from=asker.made_from,
         )
-        return Draft(asker, program, about, len(text.encode()), stored_text(given), workers)
+        made = Draft(asker, program, about, len(text.encode()), stored_text(given), workers)
+        return made._replace(warnings=_warnings(document, program))
 
     def _in_its_surroundings(
         self, document: AnyDocument, asker: Asker
@@ -354,6 +355,7 @@ class Submissions:
             request=draft.request,
             environment=sealed,
             definitions=asker.found.text if asker.found is not None else "",
+            warnings=draft.warnings,
         )
 
     def _environment_of(
@@ -429,6 +431,20 @@ def _created(draft: Draft, new: NewSession, reply: Reply) -> CreatedSession | No
         return None
     nodes = [node.id for node in draft.program.body]
     return CreatedSession(new.ref, nodes, [hint.address for hint in reply.hints], draft.workers)
+
+
+def _warnings(document: AnyDocument, program: Program) -> list[str]:
+    """Warnings about checkers whose command never fails; those of a plan check its tasks."""
+    checks = [
+        node.inputs.get("checker")
+        for _, node in program.walk()
+        if isinstance(node, Step) and node.action is Action.CHECK
+    ]
+    commands = [one.get("command") for one in checks if isinstance(one, dict)]
+    if isinstance(document, PlanDocument):
+        commands += [one.command for one in document.checkers]
+    found = (hidden_exit_code(one) for one in commands if isinstance(one, str))
+    return list(dict.fromkeys(text for text in found if text is not None))
 
 
 def _priority(document: AnyDocument, asker: Asker) -> int:

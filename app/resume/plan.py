@@ -46,7 +46,12 @@ from app.resume.rewind import Level, Rewind
 #: Used as a node's name: everything that is done in the block counts.
 ALL_DONE = ""
 #: A loop that ended for one of these reasons gets a new allowance of iterations.
-_USED_UP = (ReasonCode.MAX_ITERATIONS, ReasonCode.NO_PROGRESS, ReasonCode.TERMINATED)
+_USED_UP = (
+    ReasonCode.MAX_ITERATIONS,
+    ReasonCode.NO_PROGRESS,
+    ReasonCode.TERMINATED,
+    ReasonCode.JUDGE_UNCLEAR,
+)
 
 
 def point_address(program: Program, said: str, known: Known) -> str:

@@ -122,6 +122,8 @@ def _arguments(new: NewSession, store: str | None) -> dict[str, JsonValue]:
         arguments["key"] = new.idempotency_key
     if new.parent is not None:
         arguments["parent"] = dict(new.parent)
+    if new.warnings:
+        arguments["warnings"] = [*new.warnings]
     if new.limits is not None:
         arguments["limits"] = dict(new.limits)
     if new.owner is not None:

@@ -13,6 +13,7 @@ from leadhand.cli.render.times import with_local_times
 
 if TYPE_CHECKING:
     from leadhand.client.client import Client
+    from leadhand.models.views import SessionView
 
 
 @contextmanager
@@ -67,6 +68,14 @@ def reach(
         tell(sentence)
     with ensure(say=tell, needs_worker=needs_worker) as connection:
         yield connection.url, connection.token
+
+
+def tell_warnings(session: SessionView) -> None:
+    """Prints the warnings of a session that was just submitted to standard error."""
+    from leadhand.models.text import plain
+
+    for warning in session.warnings:
+        tell(f"warning: {plain(warning, most=400)}")
 
 
 def tell(text: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,9 +10,6 @@ import click
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
-#: `lint=ruff check .`; a name in capitals is a variable that the shell sets for a command.
-_NAMED = re.compile(r"^(?=[A-Z0-9_-]*[a-z])([A-Za-z][A-Za-z0-9_-]*)=(\S.*)$", re.DOTALL)
-_VARIABLES = re.compile(r"_proxy$")
 _RUBRICS = (".md", ".markdown")
 
 
@@ -61,19 +57,26 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
 )
 
 
-def checker_of(text: str, cwd: str | None) -> str | Mapping[str, str]:
-    """Parses a `--checker` option: a command, `NAME=` and a command, or a rubric's path.
+def checker_of(text: str, cwd: str | None) -> str | Mapping[str, Any]:
+    """Parses a `--checker` option: a checker as documents write it, or a rubric's path from here.
 
-    >>> checker_of("lint=ruff check .", None)
-    {'name': 'lint', 'command': 'ruff check .'}
-    >>> checker_of("CI=1 make test", None)
-    'CI=1 make test'
+    >>> checker_of("lint: ruff check .", None)
+    'lint: ruff check .'
     """
-    match = _NAMED.match(text.strip())
-    if match is None or _VARIABLES.search(match.group(1)):
-        return _rubric_of(text, cwd) or text
-    name, spec = match.groups()
-    return {"name": name, **_fields_of(_rubric_of(spec, cwd) or spec)}
+    from pydantic import ValidationError
+
+    from leadhand.models.documents import Checker
+
+    if (rubric := _rubric_of(text, cwd)) is not None:
+        return rubric
+    try:
+        checker = Checker.model_validate(text)
+    except ValidationError:
+        return text  # the document names the error with its field
+    rubric = _rubric_of(checker.rubric, cwd) if checker.rubric is not None else None
+    if rubric is None:
+        return text
+    return {**checker.model_dump(include=checker.model_fields_set), **rubric}
 
 
 def _rubric_of(text: str, cwd: str | None) -> Mapping[str, str] | None:
@@ -84,13 +87,3 @@ def _rubric_of(text: str, cwd: str | None) -> Mapping[str, str] | None:
     if cwd is None or Path(cwd, name).is_file():
         return {"rubric": name} if Path(cwd or ".", name).is_file() else None
     return {"rubric": str(Path(name).resolve())} if Path(name).is_file() else None
-
-
-def _fields_of(spec: str | Mapping[str, str]) -> dict[str, str]:
-    """The fields of a checker that is written as text. Raises ValueError."""
-    from leadhand.models.documents import Checker
-
-    if not isinstance(spec, str):
-        return dict(spec)
-    checker = Checker.model_validate(spec)
-    return checker.model_dump(include=checker.model_fields_set)

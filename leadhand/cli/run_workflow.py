@@ -8,7 +8,7 @@ from importlib import import_module
 
 from pydantic import Field, JsonValue
 
-from leadhand.cli.connect import tell
+from leadhand.cli.connect import tell, tell_warnings
 from leadhand.cli.cost_warning import warn_about_cost_limit
 from leadhand.cli.leave_running import leaving_running
 from leadhand.cli.questions import ASKED, answering_questions
@@ -105,7 +105,9 @@ class Conductor:
         key = self._key
         if key is not None and self._started > 1:
             key = f"{key}-{self._started}"
-        return self._client.submit(document, key, on_parent_end=self._on_parent_end)
+        session = self._client.submit(document, key, on_parent_end=self._on_parent_end)
+        tell_warnings(session)
+        return session
 
     def _keep(self, result: ResultView, audience: Audience | None) -> None:
         self.results.append(result)

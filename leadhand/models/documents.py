@@ -66,6 +66,9 @@ _URL = re.compile(
     r"^https?://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?([/?][\x21\x22\x24-\x7e]*)?$"
 )
 _PREFIXED = re.compile(r"^(agent|callable|tool|rubric)\s*:\s*(.*)$", re.DOTALL)
+_KINDS = ("agent", "callable", "tool", "rubric")
+#: `NAME: ...`, a checker with a name; the words of the other forms are no names.
+_NAMED = re.compile(r"^([A-Za-z][A-Za-z0-9_.-]*):\s+(\S.*)$", re.DOTALL)
 #: `agent(NAME): ...`, an instruction to an agent that is named.
 _NAMES_AGENT = re.compile(r"^agent\s*\(([^()]*)\)\s*:\s*(.*)$", re.DOTALL)
 #: The name of a Markdown file and nothing else.
@@ -101,7 +104,8 @@ class Checker(Document):
 
     As text, ``agent: ...`` or ``agent(NAME): ...`` is an instruction, ``callable:
     module:function`` a callable, ``tool: module:function`` a tool, ``rubric: FILE`` or the name of
-    a Markdown file a rubric, and anything else a shell command whose exit code decides.
+    a Markdown file a rubric, and anything else a shell command whose exit code decides. ``NAME:``
+    before any of these, with a space after it, gives it a name.
     """
 
     name: Name | None = None
@@ -140,10 +144,10 @@ class Checker(Document):
             agent, prompt = named.groups()
             return {"agent": agent, "prompt": prompt}
         match = _PREFIXED.match(text)
-        if match is None:
-            return {"rubric" if _RUBRIC_FILE.match(text) else "command": text}
-        kind, rest = match.groups()
-        return {"prompt" if kind == "agent" else kind: rest}
+        if match is not None:
+            kind, rest = match.groups()
+            return {"prompt" if kind == "agent" else kind: rest}
+        return _named_or_command(text)
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Checker:
@@ -163,6 +167,20 @@ class Checker(Document):
     def limit_s(self) -> float:
         """Return the most seconds of a check: each run may take its timeout."""
         return self.timeout_s * (1 + self.reruns)
+
+
+def _named_or_command(text: str) -> dict[str, Any]:
+    """The fields of a checker that is written `NAME: SPEC`, or is a command or a rubric's file."""
+    match = _NAMED.match(text)
+    if match is None:
+        return {"rubric" if _RUBRIC_FILE.match(text) else "command": text}
+    name, spec = match.groups()
+    if name.lower() in _KINDS:
+        raise ValueError(f"{name!r} is no name for a checker; write `{name.lower()}: ...`")
+    checker = Checker.model_validate(spec)
+    if checker.name is not None:
+        raise ValueError(f"a checker has one name, not {name!r} and {checker.name!r}")
+    return {**checker.model_dump(include=checker.model_fields_set), "name": name}
 
 
 WebhookEvent = Literal["ended", "failed", "waiting", "reported", "proposed", "task_failed"]

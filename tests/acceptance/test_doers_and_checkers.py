@@ -39,7 +39,7 @@ def test_a_retried_doer_sees_its_half_done_folder_and_how_it_ended(project: Proj
     project.write("half.py", HALF)
     ended = project.leadhand(
         *("spawn", "write it", "--doer", "python3 half.py", "--doer-attempts", "2"),
-        *("--checker", "whole=test -f whole.txt", "--json"),
+        *("--checker", "whole: test -f whole.txt", "--json"),
     )
     assert ended.code == 0, ended.err
     result = ended.json()
@@ -74,7 +74,7 @@ def test_a_timeout_of_a_checker_is_no_feedback_on_the_work(project: Project):
     project.write("records.py", RECORDS)
     ended = project.leadhand(
         *("spawn", "do it", "--doer", "python3 records.py", "--max-iterations", "2"),
-        *("--checker", "slow=test $LEADHAND_ITERATION = 2 || sleep 60"),
+        *("--checker", "slow: test $LEADHAND_ITERATION = 2 || sleep 60"),
         *("--checker-timeout", "0.5", "--json"),
     )
     assert ended.code == 0, ended.err
@@ -92,7 +92,7 @@ def test_a_timeout_beside_a_refusal_says_which_is_which(project: Project):
     project.write("records.py", RECORDS)
     project.leadhand(
         *("spawn", "do it", "--doer", "python3 records.py", "--max-iterations", "2"),
-        *("--checker", "slow=sleep 60", "--checker", "tests=echo two fail; false"),
+        *("--checker", "slow: sleep 60", "--checker", "tests: echo two fail; false"),
         *("--checker-timeout", "0.5"),
     )
     prompt = prompts(project)[1]
@@ -147,7 +147,7 @@ def test_an_unclear_answer_accepts_nothing_and_the_raw_answer_is_shown(alone: Pr
     answering(alone)
     ended = alone.leadhand(
         *("spawn", "do it", "--doer", "true", "--max-iterations", "1", "--json"),
-        *("--checker", "agent(critic): Is it good?", "--checker", "second=agent(look): And this?"),
+        *("--checker", "agent(critic): Is it good?", "--checker", "second: agent(look): And this?"),
     )
     assert ended.code == 3, ended.err
     result = ended.json()

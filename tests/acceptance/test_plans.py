@@ -40,7 +40,7 @@ def test_request_is_planned_refined_and_carried_out(alone: Project) -> None:
     project.write("lead.py", LEAD)
     project.write("agents.toml", '[agents.lead]\ncommand = ["python3", "lead.py"]\n')
     near, far = pty.openpty()
-    options = ("--lead", "lead", "--doer", DOER, "--checker", 'mine=test -e "$LEADHAND_SESSION"')
+    options = ("--lead", "lead", "--doer", DOER, "--checker", 'mine: test -e "$LEADHAND_SESSION"')
     command = [str(BIN / "leadhand"), "plan", "new", "Write files", *options]
     process = subprocess.Popen(
         command, stdin=far, stdout=far, stderr=far, cwd=project.folder,

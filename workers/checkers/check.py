@@ -9,7 +9,6 @@ from pydantic import JsonValue
 
 from app.domain.outcomes import Outcome
 from leadhand.functions.arguments import offered_arguments
-from leadhand.models.pipelines import hidden_exit_code
 from workers.agents.ask import agent_named
 from workers.checkers.ask_verdict import ask_verdict
 from workers.checkers.baseline import run_baseline
@@ -32,7 +31,9 @@ def check(task: BodyTask, cancel: threading.Event) -> Outcome:
     if given.is_baseline:
         return run_baseline(task, given.checker, timeout_s=timeout_s, cancel=cancel)
     if given.checker.command is not None:
-        return _by_command(task, given, timeout_s, cancel)
+        return run_until_sure(
+            task, given.checker, timeout_s=timeout_s, cancel=cancel, base=given.base
+        )
     if given.checker.rubric is not None:
         return by_rubric(task, given, given.checker.rubric, timeout_s, cancel)
     if given.checker.callable is not None:
@@ -40,17 +41,6 @@ def check(task: BodyTask, cancel: threading.Event) -> Outcome:
     if given.checker.tool is not None:
         return _by_tool(task, given, given.checker.tool, timeout_s, cancel)
     return _by_agent(task, given, timeout_s, cancel)
-
-
-def _by_command(
-    task: BodyTask, given: CheckInputs, timeout_s: float, cancel: threading.Event
-) -> Outcome:
-    checker = given.checker
-    verdict = run_until_sure(task, checker, timeout_s=timeout_s, cancel=cancel, base=given.base)
-    # Once in a loop.
-    hidden = hidden_exit_code(checker.command or "") if task.iteration == 1 else None
-    warnings = [warning for warning in (hidden, verdict.warning) if warning]
-    return verdict.model_copy(update={"warning": "\n".join(warnings) or None})
 
 
 def _by_agent(

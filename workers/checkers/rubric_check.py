@@ -10,6 +10,7 @@ from app.domain.outcomes import Gate, Outcome, Ruling
 from app.domain.reasons import ReasonCode
 from app.truncate import cut
 from leadhand.models.documents import Checker
+from leadhand.models.pipelines import hidden_exit_code
 from workers.agents.ask import agent_named
 from workers.checkers.ask_verdict import ask_verdict
 from workers.checkers.commands import CommandRun, run_command
@@ -62,7 +63,11 @@ def by_rubric(
         asked = _asked(task, given, rubric, gates, deadline, cancel)
         if asked.word == "failed":
             return asked
-    return _outcome(rubric, gates, asked, result)
+    outcome = _outcome(rubric, gates, asked, result)
+    # The file is not read at the submit, where other commands are looked at.
+    hidden = [hidden_exit_code(line) for line in rubric.gates] if task.iteration == 1 else []
+    warnings = [text for text in (outcome.warning, *hidden) if text is not None]
+    return outcome.model_copy(update={"warning": "; ".join(warnings) or None})
 
 
 def _read(path: Path) -> Rubric:

@@ -134,6 +134,8 @@ class Draft(NamedTuple):
     request: str
     #: The live workers with which it was checked; None for a program without a document.
     workers: Sequence[WorkerView] | None = None
+    #: About the document, for people.
+    warnings: Sequence[str] = ()
 
 
 def _own_key(owner: Owner | None, key: str | None) -> str | None:

@@ -3,7 +3,8 @@
 -- Arguments: session, root, member, key? and body (digest of the request), program, fields, routes? (none: the program
 --   is stored already), parent? (base, address and fence of the step that starts it), limits? (of the tree, for a child
 --   that a body starts: depth, children of one session, sessions), owner? (token, size, quotas), request? (the
---   document), environment? (encrypted), definitions? (of its folder), store? (the id of the caller's store)
+--   document), environment? (encrypted), definitions? (of its folder), store? (the id of the caller's store),
+--   warnings? (about what was submitted)
 -- Document: of the program, if the routes are given.
 -- Returns: created | exists(session) | conflict | taken | refused | tree_limit(why, limit) | quota(why) |
 --   label_taken(session) | other_store | no_program
@@ -46,6 +47,7 @@ return function(tx)
   sessions.list(tx)
   transaction.read_session(tx)
   events.emit(tx, 'session.created', '', {status = 'active'})
+  for _, text in ipairs(args.warnings or {}) do events.warn(tx, text) end
   if budgets.limits(tx).wall_ms then budgets.start_clock(tx, budgets.limits(tx).wall_ms) end
   shares.begin(tx)
   turn_records.open(tx, '', {})

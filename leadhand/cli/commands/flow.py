@@ -59,7 +59,7 @@ def flow_run_command(
 
     Inside a doer or checker, the session is a child of the running one.
     """
-    from leadhand.cli.connect import open_client
+    from leadhand.cli.connect import open_client, tell_warnings
     from leadhand.cli.cost_warning import warn_about_cost_limit_of_flow
     from leadhand.client.paths import flow_path
 
@@ -68,6 +68,7 @@ def flow_run_command(
     with open_client() as client:
         session = client.run_flow(name, run, key, on_parent_end=on_parent_end)
         warn_about_cost_limit_of_flow(client, name, run)
+        tell_warnings(session)
         if detach:
             _show_detached(session, as_json=as_json)
             return 0

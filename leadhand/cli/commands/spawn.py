@@ -54,7 +54,8 @@ class _RuleType(click.ParamType):  # type: ignore[type-arg]  # generic only sinc
     multiple=True,
     required=True,
     help="A command, 'agent: what to judge', 'agent(NAME): what to judge', FILE.md (a rubric),"
-    " 'callable: module:function' or 'tool: module:function'; NAME=SPEC names it; may be repeated.",
+    " 'callable: module:function' or 'tool: module:function'; 'NAME: SPEC' names it; may be"
+    " repeated.",
 )
 @click.option("--doer", metavar="CMD", help="A shell command that does the work.")
 @click.option("--agent", metavar="NAME", help="An agent of agents.toml that does the work.")
@@ -91,7 +92,7 @@ def spawn_command(
 
     Inside a doer or checker, the session is a child of the running one.
     """
-    from leadhand.cli.connect import open_client
+    from leadhand.cli.connect import open_client, tell_warnings
     from leadhand.cli.cost_warning import warn_about_cost_limit
 
     given["task"] = read_task(given["task"], given.pop("task_file"))
@@ -99,6 +100,7 @@ def spawn_command(
     with open_client() as client:
         session = client.submit(document, key, on_parent_end=on_parent_end)
         warn_about_cost_limit(client, document)
+        tell_warnings(session)
         if detach:
             _show_detached(session, as_json=as_json)
             return 0

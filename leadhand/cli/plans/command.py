@@ -47,7 +47,7 @@ def plan_new_command(*, request: str | None, detach: bool, as_json: bool, **give
     terminal the draft is shown: type approve, change TEXT, edit or drop N. `-` as the REQUEST reads
     it from standard input.
     """
-    from leadhand.cli.connect import open_client
+    from leadhand.cli.connect import open_client, tell_warnings
     from leadhand.cli.cost_warning import warn_about_cost_limit
     from leadhand.cli.plans.options import plan_document
     from leadhand.cli.task_text import read_task
@@ -58,6 +58,7 @@ def plan_new_command(*, request: str | None, detach: bool, as_json: bool, **give
     with open_client() as client:
         session = client.submit(document)
         warn_about_cost_limit(client, document)
+        tell_warnings(session)
         if detach:
             _show_detached(session, as_json=as_json)
             return 0

@@ -27,7 +27,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     ),
     click.option(
         "--checker", "checkers", metavar="SPEC", multiple=True,
-        help="A checker of the tasks, as for spawn; NAME=SPEC names it; may be repeated.",
+        help="A checker of the tasks, as for spawn; 'NAME: SPEC' names it; may be repeated.",
     ),
     click.option("--unchecked", is_flag=True, help="Accept tasks without any checker."),
     click.option("--doer", metavar="CMD", help="A shell command that carries out each task."),

@@ -73,7 +73,7 @@ def test_an_agent_reports_about_its_task_of_a_plan(
     model.answer = answer
     ended = project.leadhand(
         "plan", "new", "Report", "--no-refine", "--tasks", "tasks.toml", "--agent", agent,
-        "--checker", "ok=true", "--json", timeout=120,
+        "--checker", "ok: true", "--json", timeout=120,
     )  # fmt: skip
     assert ended.code == 0, (ended, heard, seen)
     plan = project.leadhand("plan", "show", ended.json()["session_id"], "--json", timeout=60).json()

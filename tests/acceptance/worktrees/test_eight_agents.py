@@ -111,7 +111,7 @@ def start(project: Project, repo: Path, tmp_path: Path) -> str:
         "plan", "new", "Extend it", "--tasks", str(tmp_path / "tasks.json"), "--no-refine",
         "--detach", "--cwd", str(repo), "--retries", "0", "--at-once", "8",
         "--doer", f"{sys.executable} -P '{tmp_path / 'doer.py'}'",
-        "--checker", f"suite={sys.executable} -m pytest -q -p no:cacheprovider -p no:xdist",
+        "--checker", f"suite: {sys.executable} -m pytest -q -p no:cacheprovider -p no:xdist",
     )  # fmt: skip
     assert started.code == 0, started
     return started.out.strip()

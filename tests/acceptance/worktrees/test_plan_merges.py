@@ -55,7 +55,7 @@ def start(project: Project, repo: Path, tmp_path: Path) -> str:
         "plan", "new", "Write", "--tasks", str(tmp_path / "tasks.json"), "--no-refine", "--detach",
         "--cwd", str(repo), "--retries", "0", "--at-once", "4",
         "--doer", f"python3 '{tmp_path / 'doer.py'}'",
-        "--checker", "few=test $(ls *.num 2>/dev/null | wc -l) -le 1",
+        "--checker", "few: test $(ls *.num 2>/dev/null | wc -l) -le 1",
     )  # fmt: skip
     assert started.code == 0, started
     return started.out.strip()

@@ -53,7 +53,7 @@ def carry_out(project: Project, folder: Path, tmp_path: Path) -> dict[str, Any]:
         "plan", "new", "Write", "--tasks", str(tmp_path / "tasks.json"), "--no-refine", "--json",
         "--cwd", str(folder), "--retries", "0", "--merge", "none",
         "--doer", f"HOME='{home}' python3 '{tmp_path / 'doer.py'}'",
-        "--checker", "sole=test $(ls *.txt | grep -c 'one\\|two\\|three') = 1", timeout=200,
+        "--checker", "sole: test $(ls *.txt | grep -c 'one\\|two\\|three') = 1", timeout=200,
     )  # fmt: skip
     assert ended.code == 0, (ended.out, ended.err)
     plan: dict[str, Any] = project.leadhand(

@@ -111,7 +111,7 @@ def test_draft_is_refined_in_a_conversation_at_the_terminal(
     rename = "text = text.replace('title = \"First\"', 'title = \"Very first\"')"
     monkeypatch.setenv("EDITOR", shell.editor(rename))
     new = ("plan", "new", "Build it.", "--tasks", "tasks.json", "--doer", "true", "--checker",
-           "ok=true", "--label", "talk", "--workspace", "shared")  # fmt: skip
+           "ok: true", "--label", "talk", "--workspace", "shared")  # fmt: skip
     with at_terminal(api, shell.folder, *new) as terminal:
         plan = DrivenPlan.labelled(api, "talk")
         plan.draft(TASKS)

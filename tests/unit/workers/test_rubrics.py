@@ -202,6 +202,15 @@ def test_every_gate_runs_again_in_each_iteration(body, work) -> None:  # noqa: F
     assert judged.rubric == outcome.ruling.rubric
 
 
+def test_gate_that_hides_its_exit_code_is_warned_of_in_the_first_iteration(body, work) -> None:  # noqa: F811
+    (work / "RUBRIC.md").write_text("## Gates\n- `false | tee log`\n- `true`")
+    outcome = body(Action.CHECK, checking({"rubric": "RUBRIC.md"}), iteration=1)
+    assert (outcome.verdict, "is that of tee, which never fails" in outcome.warning) == (
+        "accept", True,
+    )  # fmt: skip
+    assert body(Action.CHECK, checking({"rubric": "RUBRIC.md"}), iteration=2).warning is None
+
+
 def test_a_slow_gate_has_failed(body, work) -> None:  # noqa: F811
     (work / "RUBRIC.md").write_text("## Gates\n- `sleep 60`")
     outcome = body(Action.CHECK, checking({"rubric": "RUBRIC.md", "timeout_s": 0.3}))

@@ -97,7 +97,6 @@ def test_help_needs_nothing_that_is_slow_to_import() -> None:
         ("spawn x --checker true --timeout 0", "--doer-timeout is 0"),
         ("spawn x --checker true --checker-timeout 0", "--checker-timeout is 0"),
         ("spawn x --checker true --doer-attempts 0", "--doer-attempts is 0"),
-        ("spawn x --checker a=true --checker a=false", "2 are named 'a'; names must differ"),
         ("spawn x --checker true --doer d --conversation continue", "but the doer is a command"),
         ("spawn x --checker callable:nothing", "--checker is 'nothing'"),
         (

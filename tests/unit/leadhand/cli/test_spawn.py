@@ -41,8 +41,9 @@ def test_spawn_reads_checkers_as_they_are_written(
 ) -> None:
     (elsewhere / "My Rubric.md").write_text("## Criteria\nNo hacks.")
     written = (
-        *("lint=ruff check .", "agent(critic): Good?", "look=agent(critic): Fine?", "RUBRIC.md"),
-        *("My Rubric.md", "CI=1 make test", "http_proxy=x make", "cat notes.md"),
+        *("lint: ruff check .", "agent(critic): Good?", "look: agent(critic): Fine?", "RUBRIC.md"),
+        *("My Rubric.md", "CI=1 make test", "http_proxy=x make", "cat notes.md", "lint=ruff x"),
+        'out=$(git status --porcelain); test -z "$out"',
     )
     checkers = [part for one in written for part in ("--checker", one)]
     code, _, err = leadhand("spawn", "t", *checkers, "--json")
@@ -58,6 +59,8 @@ def test_spawn_reads_checkers_as_they_are_written(
         {"command": "CI=1 make test"},
         {"command": "http_proxy=x make"},
         {"command": "cat notes.md"},
+        {"command": "lint=ruff x"},
+        {"command": 'out=$(git status --porcelain); test -z "$out"'},
     ]
 
 
@@ -66,7 +69,7 @@ def test_spawn_finds_a_rubric_beside_itself_where_the_folder_is_another(
 ) -> None:
     (elsewhere / "sub").mkdir()
     (elsewhere / "RUBRIC.md").write_text("## Criteria\nNo hacks.")
-    leadhand("spawn", "t", "--checker", "good=RUBRIC.md", "--cwd", "sub", "--json")
+    leadhand("spawn", "t", "--checker", "good: RUBRIC.md", "--cwd", "sub", "--json")
     [document] = script.submitted
     [checker] = document["checkers"]
     assert (checker["name"], checker["rubric"]) == ("good", str(elsewhere / "RUBRIC.md"))

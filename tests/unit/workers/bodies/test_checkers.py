@@ -34,16 +34,6 @@ def test_feedback_is_what_a_terminal_shows_in_the_end(body) -> None:
     assert outcome.text == "3000 of 3000\n1 failed"
 
 
-def test_pipeline_that_hides_the_exit_code_is_a_warning_in_the_first_iteration(body) -> None:
-    command = checking({"command": "false | tee log"})
-    outcome = body(Action.CHECK, command, iteration=1)
-    assert outcome.verdict == "accept"
-    assert "is that of tee, so that it never fails" in outcome.warning
-    assert body(Action.CHECK, command, iteration=2).warning is None
-    grep = checking({"command": "echo x | grep -q x"})
-    assert body(Action.CHECK, grep, iteration=1).warning is None
-
-
 def test_command_reads_the_doer_s_answer_in_a_file(body) -> None:
     line = 'cat "$LEADHAND_RESULT_FILE"'
     assert body(Action.CHECK, checking({"command": line}, "It is \N{SNOWMAN}")).text == (
