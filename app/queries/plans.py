@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from pydantic import JsonValue
+
 from app.compiler.checker_names import check_names
 from app.compiler.plan import EXECUTE, document_of
 from app.domain.clock import iso
@@ -78,16 +80,44 @@ def exported_plan(
     return PlanView.model_validate(without_secrets(view.model_dump(mode="json")))
 
 
-def spawned_by(store: Store, ref: SessionRef) -> Spawned | None:
-    """Returns what a plan has started for its tasks; None before they have ended."""
-    head = json.loads(store.values(ref, "plan", ["head"]).get("head") or "{}")
+def spawned_by(store: Store, ref: SessionRef) -> Spawned:
+    """Returns what an ended plan has started for its tasks.
+
+    The step that executes a plan has no outcome if the session was aborted or exited before.
+    """
+    stored = store.plan(ref)
+    head = json.loads(stored.get("head") or "{}")
     address = str(head.get("address") or EXECUTE)
     found = store.values(ref, "out", [address]).get(address)
     value = json.loads(found).get("value") if found else None
     if not isinstance(value, dict):
-        return None
+        value = _started(parse_plan(stored))
     lists = {name: value[name] for name in Spawned.model_fields if name in value}
     return Spawned.model_validate(without_secrets(lists))
+
+
+def _started(plan: PlanRecord | None) -> dict[str, JsonValue]:
+    """The lists of a plan that has no result."""
+    tasks = plan.tasks if plan is not None else ()
+    failed = (one for one in tasks if one.state == "done" and not one.verified)
+    return {
+        "sessions": [
+            {"id": one.id, "session": one.session, "run": one.run} for one in tasks if one.session
+        ],
+        "worktrees": [
+            one.model_dump(include={"id", "folder", "branch", "base", "merged"})
+            for one in tasks
+            if one.folder
+        ],
+        "failed": [
+            {
+                "id": one.id,
+                "reason": one.reason.text if one.reason else one.fact or "failed",
+                "session": one.session,
+            }
+            for one in failed
+        ],
+    }
 
 
 def _refine(store: Store, ref: SessionRef, program: Program) -> tuple[str, StepRecord] | None:

@@ -49,6 +49,28 @@ def test_a_word_that_its_end_contradicts_is_contested(bench: Bench) -> None:
     assert spawned.worktrees == []
 
 
+def test_an_aborted_plan_lists_what_it_has_started(bench: Bench) -> None:
+    world = World.of(bench)
+    plan = PlanWorld(world, [{"id": "a"}, {"id": "b"}, {"id": "c"}], task_retries=0, at_once=2)
+    plan.begin()
+    plan.fail("a")
+    plan.engine.control.apply(plan.id, "abort")
+    spawned = world.engine.queries.result(plan.id).spawned
+    assert spawned is not None
+    started = [("a", plan.child("a").id), ("b", plan.child("b").id), ("c", plan.child("c").id)]
+    assert [(one.id, one.session) for one in spawned.sessions] == started
+    assert [one.id for one in spawned.failed] == ["a", "b", "c"]
+
+
+def test_a_plan_that_is_aborted_before_its_tasks_has_started_nothing(bench: Bench) -> None:
+    world = World.of(bench)
+    plan = PlanWorld(world, [{"id": "a"}])
+    plan.engine.control.apply(plan.id, "abort")
+    spawned = world.engine.queries.result(plan.id).spawned
+    assert spawned is not None
+    assert (spawned.sessions, spawned.worktrees, spawned.failed) == ([], [], [])
+
+
 def test_a_child_that_reported_blocked_and_exits_leaves_its_task_blocked(bench: Bench) -> None:
     world = World.of(bench)
     plan = PlanWorld(world, [{"id": "a"}, {"id": "b"}])
