@@ -10,7 +10,7 @@ from app.domain.ids import SessionRef
 from app.domain.outcomes import MICROS
 from app.domain.program import Program
 from app.domain.reasons import reason_view
-from app.errors import ProgramNewer, SessionUnknown
+from app.errors import KeyDamaged, ProgramNewer, SessionUnknown
 from app.queries.about_loop import about_loop
 from app.queries.phases import Phases
 from app.queries.presenters import depth_of, reason_of
@@ -39,25 +39,27 @@ class Trees:
         ref, fields = self._session(session)
         known = {session: fields}
         below: dict[str, list[str]] = {}
+        damaged: list[str] = []
         level, left_out = [session], 0
         while level:
             following: list[str] = []
             for one in level:
-                children = self._fields_of(self._below(SessionRef(one, ref.root), known[one]))
+                children = self._children(SessionRef(one, ref.root), known[one], damaged)
                 room = limit - len(known)
                 left_out += max(0, len(children) - room)
                 below[one] = list(children)[:room]
                 known |= {child: children[child] for child in below[one]}
                 following += below[one]
             level = following
-        now_ms, phases = self._store.now_ms(), Phases(self._store)
+        shown = {SessionRef(one, ref.root): known[one] for one in _in_order(session, below)}
+        items = self._nodes(shown, damaged)
+        if session in damaged:
+            raise KeyDamaged
         return TreeView(
             session=session,
             root=ref.root,
-            items=[
-                self._node(SessionRef(one, ref.root), known[one], now_ms, phases)
-                for one in _in_order(session, below)
-            ],
+            items=items,
+            damaged=list(dict.fromkeys(damaged)),
             causes=list(self._causes(ref, fields)),
             note=_note(len(known), left_out),
         )
@@ -84,11 +86,30 @@ class Trees:
         """The children of a session, and the sessions that it let continue."""
         return [*self._store.children(ref), *fields.get("detached", "").split()]
 
-    def _fields_of(self, sessions: list[str]) -> dict[str, Fields]:
-        """The fields of sessions, the oldest first, without deleted ones."""
-        found = self._store.fields_of(sessions)
+    def _children(self, ref: SessionRef, fields: Fields, damaged: list[str]) -> dict[str, Fields]:
+        """The fields of a session's children, the oldest first, without deleted ones.
+
+        Sessions with a damaged key are added to `damaged`.
+        """
+        try:
+            found = self._store.fields_of(self._below(ref, fields), damaged)
+        except KeyDamaged:
+            damaged.append(ref.id)
+            return {}
         kept = {one: fields for one, (_, fields) in found.items() if "status" in fields}
         return dict(sorted(kept.items(), key=lambda item: (int(item[1]["created"]), item[0])))
+
+    def _nodes(self, shown: Mapping[SessionRef, Fields], damaged: list[str]) -> list[TreeNode]:
+        """The nodes of sessions, without those that have a damaged key."""
+        now_ms, phases, nodes = self._store.now_ms(), Phases(self._store), list[TreeNode]()
+        for ref, fields in shown.items():
+            if ref.id in damaged:
+                continue
+            try:
+                nodes.append(self._node(ref, fields, now_ms, phases))
+            except KeyDamaged:
+                damaged.append(ref.id)
+        return nodes
 
     def _node(self, ref: SessionRef, fields: Fields, now_ms: int, phases: Phases) -> TreeNode:
         began, ended = int(fields["created"]), fields.get("ended")

@@ -107,12 +107,12 @@ def ls_command(
         click.echo(line)
     if page.next is not None:
         click.echo(f"... more than {limit}: see --limit")
-    _name_damaged(page.damaged)
+    name_damaged(page.damaged)
     return 0
 
 
-def _name_damaged(sessions: Sequence[str]) -> None:
-    """Says which sessions a list lacks, and how to repair them."""
+def name_damaged(sessions: Sequence[str]) -> None:
+    """Says which sessions a list or tree lacks, and how to repair them."""
     from leadhand.models.problems import Kind
 
     for session in sessions:
@@ -198,7 +198,7 @@ def _needs_me(limit: int, *, as_json: bool) -> int:
         click.echo(line)
     if page.next is not None:
         click.echo(f"... more than {limit}: see --limit")
-    _name_damaged(page.damaged)
+    name_damaged(page.damaged)
     return 0
 
 

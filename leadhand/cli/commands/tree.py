@@ -18,6 +18,7 @@ def tree_command(*, session: str, limit: int, as_json: bool) -> int:
     name, id and status, how long it took, its cost with that of its children, and why it ended.
     Below them is why SESSION ended, the root cause first.
     """
+    from leadhand.cli.commands.ls import name_damaged
     from leadhand.cli.connect import open_client
     from leadhand.cli.render.tree_text import tree_lines
 
@@ -28,4 +29,5 @@ def tree_command(*, session: str, limit: int, as_json: bool) -> int:
         return 0
     for line in tree_lines(view):
         click.echo(line)
+    name_damaged(view.damaged)
     return 0

@@ -245,5 +245,8 @@ class TreeView(View):
     items: list[TreeNode]
     #: Why the session ended, the root cause first, then the ends of the sessions above it.
     causes: list[TreeCause] = []
+    #: Sessions that are left out because one of their keys in Redis has a wrong type: `leadhand
+    #: fsck` names it.
+    damaged: list[str] = []
     #: What is left out, if the tree is larger than the limit.
     note: str | None = None

@@ -46,7 +46,7 @@ def ask(client: FlaskClient, path: str) -> Mapping[str, Any]:
 @pytest.mark.timeout(120)
 def test_each_damaged_key_costs_a_list_one_session_at_most(mess: Mess, store_url: str) -> None:
     client = app_of(mess).test_client()
-    sessions = {one["id"] for one in ask(client, "/v1/sessions")["items"]}
+    sessions, named = {one["id"] for one in ask(client, "/v1/sessions")["items"]}, 0
     for key in each_damaged(mess, store_url):
         of_one_session = key.startswith(("lh:{", "lh:id:"))
         for path in (*LISTS, *OTHERS):
@@ -57,6 +57,13 @@ def test_each_damaged_key_costs_a_list_one_session_at_most(mess: Mess, store_url
             assert {*shown, *page["damaged"]} == sessions, key
             assert [one for one in page["damaged"] if one not in key] == [], key
             assert len(page["damaged"]) <= 1, key
+        if mess.child.id in key:
+            tree = ask(client, f"/v1/sessions/{mess.parent.id}/tree")
+            left = {mess.parent.id, mess.child.id} - {one["id"] for one in tree["items"]}
+            assert tree["damaged"] == [*left], key
+            assert left <= {mess.child.id}
+            named += len(left)
+    assert named >= 3, "among them its record"
 
 
 @pytest.mark.parametrize("part", ["session", "leases"])
