@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import NamedTuple
@@ -109,18 +109,27 @@ class Judged(NamedTuple):
     """The work that was judged, and the files that differ from it by now."""
 
     work: Work | None
-    left: list[str]
+    left: Sequence[str] = ()
+    #: The repositories in the worktree whose files are in the commit.
+    nested: Sequence[str] = ()
 
     def add_warning(self, outcome: Outcome) -> Outcome:
-        """Name the files that are not in the commit."""
-        if not self.left:
+        """Name the files that are not in the commit, and the repositories that became files."""
+        warnings: list[str] = []
+        if self.left:
+            what = "1 file differs" if len(self.left) == 1 else f"{len(self.left)} files differ"
+            warnings.append(
+                f"{what} from the work that was judged and stays uncommitted in the worktree:"
+                f" {listed(self.left)}"
+            )
+        if self.nested:
+            warnings.append(
+                "the doer made git repositories of their own, whose files are in the commit without"
+                f" their history: {listed(self.nested)}"
+            )
+        if not warnings:
             return outcome
-        what = "1 file differs" if len(self.left) == 1 else f"{len(self.left)} files differ"
-        warning = (
-            f"{what} from the work that was judged and stays uncommitted in the worktree:"
-            f" {listed(self.left)}"
-        )
-        return outcome.model_copy(update={"warning": warning})
+        return outcome.model_copy(update={"warning": "; ".join(warnings)})
 
 
 def judged_work(task: BodyTask, path: Path) -> Judged:
@@ -131,16 +140,17 @@ def judged_work(task: BodyTask, path: Path) -> Judged:
     recorded = task.recorded_work() or ""
     kind, _, tree = recorded.partition(":")
     if kind != "git":
-        return Judged(None, [])
+        return Judged(None)
     snapshots = task.spill.parent.parent / task.session / SNAPSHOTS
-    found = Worktree(path, snapshots)
+    found = Worktree(path, snapshots, is_own=True)
     now = found.snapshot()  # it stores the tree again, if nothing has changed since
     if not found.knows(recorded):
         raise WorkspaceRefused(
             f"the work that was judged (tree {tree[:12]}) is no longer stored in"
             f" {str(snapshots)!r}; retry the step that did it"
         )
-    return Judged(Work(tree, snapshots / "objects"), found.changed_names(recorded, now))
+    left = found.changed_names(recorded, now)
+    return Judged(Work(tree, snapshots / "objects"), left, found.nested())
 
 
 def _home_of(inputs: Mapping[str, JsonValue], session: str, root: Path) -> Home:
@@ -210,7 +220,7 @@ def _close(task: BodyTask, git: Git, home: Home, asked: Asked) -> Outcome:
     message = f"{asked.message}\n\nSession {home.session}."
     record = check_folder(git, home)
     as_found = asked.as_found or record.kind == "copy"
-    judged = Judged(None, []) if as_found else judged_work(task, home.path)
+    judged = Judged(None) if as_found else judged_work(task, home.path)
     commit = close_folder(git, home, message, judged.work)
     done = _done(f"committed as {commit}" if commit else "the copy is as it is left")
     return judged.add_warning(done)

@@ -227,7 +227,7 @@ def _keep(task: BodyTask, cancel: threading.Event, deadline: float) -> Outcome:
     place = _place(task, made, git)
     with place.shelf.locked(cancel) as lock:
         worktrees.check(git, place.path, made.branch)
-        judged = Judged(None, []) if made.as_found else judged_work(task, place.path)
+        judged = Judged(None) if made.as_found else judged_work(task, place.path)
         commit = keep_work(git.holding(lock), place.path, judged.work, made.message)
     return judged.add_warning(_done(f"branch {made.branch} is at {commit}", {"commit": commit}))
 

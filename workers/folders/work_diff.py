@@ -116,9 +116,15 @@ def start_diff(
     assert work.cwd is not None
     shelf = spill / work.ref.id / SNAPSHOTS
     keeps = work.step.action is Action.AGENT
-    whole = None if top in (None, work.cwd) else Worktree(top, shelf)
+    is_own = top is not None
+    whole = None if top in (None, work.cwd) else Worktree(top, shelf, is_own=True)
     return Look(
-        Worktree(work.cwd, shelf), work.grant.address, left, keeps=keeps, target=target, whole=whole
+        Worktree(work.cwd, shelf, is_own=is_own),
+        work.grant.address,
+        left,
+        keeps=keeps,
+        target=target,
+        whole=whole,
     )
 
 

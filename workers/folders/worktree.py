@@ -29,6 +29,7 @@ from leadhand.models.git_settings import (
     without_filters,
 )
 from workers.processes import environment
+from workers.processes.nested_repositories import nested_in, open_nested
 from workers.processes.own_folders import claim_session_folder
 
 #: The timeout of a snapshot or diff, in seconds.
@@ -65,8 +66,12 @@ class Worktree:
     #: Why the last snapshot or diff failed.
     failure: Literal["slow", "unreadable"] | None = None
 
-    def __init__(self, folder: Path, shelf: Path, *, lock: int | None = None) -> None:
+    def __init__(
+        self, folder: Path, shelf: Path, *, lock: int | None = None, is_own: bool = False
+    ) -> None:
         self._folder = folder
+        #: Whether it is a session's own worktree, so that repositories in it are a doer's work.
+        self._is_own = is_own
         #: A file that git keeps open too: its lock outlives a worker that is killed.
         self._lock = lock
         self._shelf = shelf
@@ -228,9 +233,44 @@ class Worktree:
             if theirs.is_file():
                 shutil.copyfile(theirs, index)
         self._forget_repositories()
-        self._git("add", "-A", "--", ".", ":(exclude,glob)**/.leadhand/**")
+        if self._is_own:
+            self._note_nested(open_nested(self._raw, self._folder))
+        self._add_all()
         options = ("--prefix", prefix) if prefix and self._git("ls-files", "--", ".") else ()
         return f"git:{self._git('write-tree', *options)}"
+
+    @property
+    def _nested(self) -> Path:
+        """The file with the names of the repositories whose files the snapshots have."""
+        return self._shelf / "nested"
+
+    def _note_nested(self, names: list[str]) -> None:
+        if names:
+            with self._nested.open("ab") as file:
+                file.write(os.fsencode("".join(f"{one}\0" for one in names)))
+
+    def nested(self) -> list[str]:
+        """Return the repositories in the worktree, by path from its top, that became files."""
+        try:
+            noted = os.fsdecode(self._nested.read_bytes()).split("\0")
+        except OSError:
+            return []
+        known = dict.fromkeys(one for one in noted if one)
+        return [one for one in known if (self._folder / one / ".git").exists()]
+
+    def _add_all(self) -> None:
+        """Bring the index up to date; a repository in the folder without a commit is left out."""
+        add = ("add", "-A", "--", ".", ":(exclude,glob)**/.leadhand/**")
+        try:
+            self._git(*add)
+        except subprocess.CalledProcessError:
+            nested = nested_in(self._raw)
+            if not nested:
+                raise
+            self._git(*add, *(f":(exclude,literal){one}" for one in nested))
+
+    def _raw(self, *arguments: str) -> str:
+        return os.fsdecode(self._run_git(*arguments))
 
     def _forget_repositories(self) -> None:
         """Remove nested repositories from the index, so that `add` records their commit only.

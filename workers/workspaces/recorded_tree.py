@@ -82,8 +82,10 @@ def _storable(here: Git, head: str, tree: str) -> str:
     changes = list(_changes(here, head, tree))
     converted = _converted(here, [one.path for one in changes if one.mode in _FILES])
     lines: list[str] = []
+    files = [one.path for one in changes if one.id != _NULL]
     for one in changes:
-        if one.old_mode == _GITLINK and one.id == _NULL and (here.folder / one.path).is_dir():
+        is_gone = one.old_mode == _GITLINK and one.id == _NULL
+        if is_gone and (here.folder / one.path).is_dir() and not _has_below(files, one.path):
             lines.append(f"{_GITLINK} {one.old_id}\t{one.path}\0")
         elif one.path in converted:
             content = here.run("cat-file", "blob", one.id)[1]
@@ -92,6 +94,10 @@ def _storable(here: Git, head: str, tree: str) -> str:
     if lines:
         here("update-index", "-z", "--index-info", given="".join(lines))
     return here("write-tree")
+
+
+def _has_below(files: list[str], folder: str) -> bool:
+    return any(one.startswith(f"{folder}/") for one in files)
 
 
 def _changes(here: Git, head: str, tree: str) -> Iterator[_Change]:

@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from workers.processes.nested_repositories import open_nested
 from workers.workspaces.git import DIFF, Git, GitFailed, WorkspaceRefused, identity
 from workers.workspaces.in_progress import (
     find_in_progress,
@@ -95,6 +96,7 @@ def keep(git: Git, path: Path, message: str) -> str:
     """Commits all changes in a worktree to its branch; returns the newest commit."""
     here = git.at(path)
     if has_changes(here):
+        open_nested(here, path)
         here("add", "--all")
         if here.ask(*DIFF, "--cached", "--quiet") is None:
             here(*identity(here), "commit", "--quiet", "--no-verify", "--message", message)

@@ -251,3 +251,38 @@ def test_copy_is_brought_back_unchecked(sessions: Sessions, tmp_path: Path) -> N
     assert view.recheck is not None
     assert (view.recheck.state, (folder / "new").exists()) == ("unchecked", True)
     assert "1 written, 0 removed; unchecked: a copy" in str(view.applied)
+
+
+#: Makes a repository in each way: with a commit, without one, one within another, and one of which
+#: the worktree's own branch gets the commit.
+NESTS = """
+new() { mkdir -p $1; (cd $1; git init -q; echo $1 > file; echo no > ignored); }
+new with; (cd with; git add file; git -c user.name=a -c user.email=a@b commit -qm 1)
+new without
+new with/within
+new linked; (cd linked; git add file; git -c user.name=a -c user.email=a@b commit -qm 1)
+git add linked; git -c user.name=a -c user.email=a@b commit -qm link
+"""
+
+
+def test_repository_that_the_doer_makes_arrives_as_files(repo: Repository) -> None:
+    names = ["with", "without", "with/within", "linked"]
+    session = repo.spawn(NESTS, {"name": "made", "command": "test -e without/file; rm with/file"})
+    warnings = repo.engine.queries.session(session).warnings
+    assert any("whose files are in the commit without their history: " in one for one in warnings)
+    view = repo.apply(session)
+    assert "main was fast-forwarded" in str(view.applied)
+    assert [(repo.folder / one / "file").read_text() for one in names] == [
+        f"{one}\n" for one in names
+    ]
+    assert "160000" not in git(repo.folder, "ls-files", "--stage")
+    assert not [*repo.folder.glob("*/ignored")]
+
+
+def test_users_folder_with_a_repository_without_a_commit_has_a_digest(
+    repo: Repository,
+) -> None:
+    session = repo.spawn("git init -q nested; touch nested/file part1", ALONE, worktree=False)
+    (entry,) = repo.engine.queries.diffs(session, limit=10, cursor=None).items
+    assert "part1" in entry.patch
+    assert "nested" not in entry.patch

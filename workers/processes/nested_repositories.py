@@ -1,0 +1,71 @@
+"""Lets git take the files of a repository inside a worktree, such as a doer makes by `git init`.
+
+Git records of such a repository its commit only, which no other repository has, and takes none
+without a commit. But it takes the files of a folder of which its index has a file already.
+Submodules, which `.gitmodules` names, are left to git.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+#: Runs git in a folder, with an index, and returns its output.
+Run = Callable[..., str]
+#: A file that does not exist, so that `git add --all` takes it out of the index again.
+_SEED = ".leadhand-nested"
+_GITLINK = "160000"
+_SUBMODULE = re.compile(r'^\s*path\s*=\s*"?(.+?)"?\s*$', re.MULTILINE)
+#: How deep repositories may be within each other.
+_DEPTH = 20
+
+
+def open_nested(run: Run, folder: Path) -> list[str]:
+    """Prepares an index so that `git add --all` takes the files of nested repositories.
+
+    Returns the names of these from the top of the worktree; a later call finds only further ones.
+    """
+    prefix, top = run("rev-parse", "--show-prefix", "--show-toplevel").split("\n")[:2]
+    submodules = _submodules(Path(top), prefix)
+    found: list[str] = []
+    for _ in range(_DEPTH):
+        links = [one for one in _links(run) if one not in submodules and _is_filled(folder / one)]
+        if links:
+            run("update-index", "--force-remove", "--", *links)
+        names = [one for one in nested_in(run) if one not in (*submodules, *found)]
+        if not names:
+            break
+        empty = run("hash-object", "-w", "--stdin").strip()
+        for name in names:
+            seed = f"100644,{empty},{prefix}{name}/{_SEED}"
+            run("update-index", "--add", "--cacheinfo", seed)
+        found += names
+    return [f"{prefix}{one}" for one in found]
+
+
+def _submodules(top: Path, prefix: str) -> frozenset[str]:
+    """The submodules of a repository, by their path from the folder within it."""
+    try:
+        text = (top / ".gitmodules").read_text(errors="surrogateescape")
+    except OSError:
+        return frozenset()
+    paths: Iterable[str] = _SUBMODULE.findall(text)
+    return frozenset(one.removeprefix(prefix) for one in paths if one.startswith(prefix))
+
+
+def _links(run: Run) -> Iterator[str]:
+    """The repositories of which the index has the commit."""
+    for line in run("ls-files", "--stage", "-z").split("\0"):
+        if line.startswith(_GITLINK):
+            yield line.partition("\t")[2]
+
+
+def _is_filled(path: Path) -> bool:
+    return (path / ".git").exists()
+
+
+def nested_in(run: Run) -> list[str]:
+    """Lists the repositories in a folder of which the index has nothing, without ignored ones."""
+    listed = run("ls-files", "--others", "--exclude-standard", "-z").split("\0")
+    return [one.removesuffix("/") for one in listed if one.endswith("/")]
