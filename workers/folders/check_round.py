@@ -123,6 +123,6 @@ def compare_round(
     if work.cwd is None or not (recorded or "").startswith("git:"):
         return None
     shelf = spill / work.ref.id / SNAPSHOTS
-    tree = Worktree(top or work.cwd, shelf)
+    tree = Worktree(top or work.cwd, shelf, is_own=top is not None)
     own = top is not None and not work.grant.compare
     return CheckRound(tree, shelf, str(recorded), work.grant.address, own=own)
