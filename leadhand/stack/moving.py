@@ -6,6 +6,7 @@ The folder of JSON files has the path and host of the stack that they belong to.
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,13 +23,15 @@ class Origin(NamedTuple):
 
     folder: str
     place: str
+    #: The folder where the file system of `folder` is mounted.
+    mount: str = "/"
 
 
 def write_origin(files: Path, scope: Scope) -> None:
     """Record to which folder's stack the files belong. Raises OSError."""
     if scope.folder is None or scope.place is None:
         return
-    wanted = Origin(scope.folder, scope.place)
+    wanted = Origin(scope.folder, scope.place, _mount_of(Path(scope.folder)))
     if read_origin(files) == wanted:
         return
     draft = files / f"{_ORIGIN}.new"
@@ -40,7 +43,7 @@ def read_origin(files: Path) -> Origin | None:
     """Return to which folder's stack the files belong; None if that is not known."""
     try:
         found = json.loads((files / _ORIGIN).read_bytes())
-        return Origin(str(found["folder"]), str(found["place"]))
+        return Origin(str(found["folder"]), str(found["place"]), str(found["mount"]))
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
 
@@ -51,12 +54,15 @@ def adopt_stacks(client: Client, files: Path, scope: Scope) -> str | None:
     Returns a sentence if the files belong to the stack of another folder, and stay there.
     """
     origin = read_origin(files)
-    if origin is None or scope.folder is None or origin == Origin(scope.folder, str(scope.place)):
+    if origin is None or scope.folder is None or origin[:2] == (scope.folder, scope.place):
         return None
     command = f"`leadhand stack move {origin.folder}` moves it here"
     if origin.place != scope.place:
         return f"the files belong to the stack of {origin.folder} on the host {origin.place}"
-    if Path(origin.folder).exists():
+    if not os.path.ismount(origin.mount):
+        why = f"{origin.mount}, where that is, is not mounted"
+        return f"the files belong to the stack of {origin.folder}, and {why}; {command}"
+    if not _is_gone(Path(origin.folder)):
         return f"this is a copy of {origin.folder}, to whose stack the files belong; {command}"
     try:
         move_stacks(client, origin, scope)
@@ -84,6 +90,22 @@ def move_stacks(client: Client, origin: Origin, scope: Scope) -> int:
     for name, to in sorted(found):
         client.move_stack(name, to, folder=scope.folder, place=scope.place)
     return len(found)
+
+
+def _mount_of(folder: Path) -> str:
+    """The folder where a folder's file system is mounted."""
+    return str(next(above for above in (folder, *folder.parents) if os.path.ismount(above)))
+
+
+def _is_gone(folder: Path) -> bool:
+    """Whether there is no such path; one that cannot be read is there."""
+    try:
+        folder.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _home(scope: Scope) -> tuple[str, str]:

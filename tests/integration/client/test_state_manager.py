@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import shutil
 from collections.abc import Awaitable, Callable, Iterator
@@ -457,6 +458,30 @@ def test_renamed_project_finds_its_own_stack_and_files_again(tmp_path: Path):
         assert listed == {ended.session_id: "completed", active.session_id: "active"}
         assert (await renamed.load_session(ended.session_id)).session_id == ended.session_id
         renamed.close()
+
+    run(body)
+
+
+def test_project_whose_disk_is_not_mounted_keeps_its_stack(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    async def body() -> None:
+        disk, copied = tmp_path / "disk", tmp_path / "copied"
+        origin = disk / "origin"
+        origin.mkdir(parents=True)
+        before = StateManager(origin)
+        active = await start(before)
+        file = before.sessions_dir / ".stack"
+        assert os.path.ismount(json.loads(file.read_text())["mount"])
+        file.write_text(json.dumps({**json.loads(file.read_text()), "mount": str(disk)}))
+        origin.rename(copied)  # as if it was copied, and the disk was then removed
+        copy = StateManager(copied)
+        assert copy.get_stack() == []
+        sentence = f"{disk}, where that is, is not mounted; `leadhand stack move {origin}`"
+        assert sentence in caplog.text
+        assert [one.session_id for one in before._refresh()] == [active.session_id]
+        before.close()
+        copy.close()
 
     run(body)
 
