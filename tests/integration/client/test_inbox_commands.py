@@ -191,7 +191,7 @@ def following(api: Served, session: str, into: Path) -> Iterator[subprocess.Pope
     env |= {"LEADHAND_URL": api.url, "LEADHAND_TOKEN": TOKEN}
     with into.open("wb") as out:
         command = [*PROGRAM, "inbox", session, "--follow"]
-        process = subprocess.Popen(command, stdout=out, env=env, cwd=into.parent)
+        process = subprocess.Popen(command, stdout=out, stderr=out, env=env, cwd=into.parent)
     try:
         yield process
     finally:
@@ -201,9 +201,10 @@ def following(api: Served, session: str, into: Path) -> Iterator[subprocess.Pope
 
 def test_following_shows_messages_until_the_session_ends(api, leadhand, tmp_path):
     session = api.submit()
-    leadhand("hint", session, "one")
     out = tmp_path / "out"
     with following(api, session, out) as process:
+        wait_until(lambda: "no messages yet" in out.read_text(), timeout=60)
+        leadhand("hint", session, "one")
         wait_until(lambda: "one" in out.read_text(), timeout=60)
         leadhand("hint", session, "two")
         wait_until(lambda: "two" in out.read_text(), timeout=60)

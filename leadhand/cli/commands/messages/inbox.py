@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import click
@@ -34,7 +35,9 @@ def inbox_command(
     In a doer or checker, SESSION is by default its own. A turn acknowledges the messages that its
     prompt began with. With --take no turn gets them.
     """
-    from leadhand.cli.connect import open_client
+    from leadhand.cli.connect import open_client, tell
+    from leadhand.cli.leave_running import following
+    from leadhand.client.troubles.watch import reporting_troubles
     from leadhand.settings import ClientSettings
 
     if take and (follow or unread):
@@ -43,7 +46,10 @@ def inbox_command(
     if session is None:
         raise click.ClickException("LEADHAND_SESSION not set: name the session, as in: inbox ID")
     shown = False
-    with open_client(outlives_attempt=True) as client:
+    with open_client(outlives_attempt=True) as client, ExitStack() as stack:
+        if follow:
+            stack.enter_context(following(session))
+            stack.enter_context(reporting_troubles(client, [session], tell))
         found = _taken(client, session) if take else _messages(client, session, unread, follow)
         for message in found:
             shown = True
@@ -69,10 +75,14 @@ def message_lines(message: InboxMessage) -> Iterator[str]:
 
 
 def _messages(client: Client, session: str, unread: bool, follow: bool) -> Iterator[InboxMessage]:
+    from leadhand.cli.connect import tell
+
     reading = _Reading(client, session, unread=unread)
     yield from reading.read_new()
     if not follow:
         return
+    if not reading.last:
+        tell("no messages yet; each is shown when it comes, until the session ends")
     for event in client.events(session):
         id_ = event.fields.get("id")
         if event.type == "inbox.message" and isinstance(id_, int) and id_ > reading.last:
