@@ -26,6 +26,7 @@ from tests import real_agents
 from tests.fleet import RUNS, Fleet
 from tests.model_server import Asked, Drop, Hang, ModelServer, Refuse, Reply, Say, Use, model_server
 from tests.waiting import wait_until
+from workers.prompts.build import VERDICT_QUESTION
 from workers.registry.claude_and_codex import BUILTIN_AGENTS
 
 MISSING = real_agents.why_missing()
@@ -184,6 +185,34 @@ def test_a_doer_writes_by_a_real_tool_call_and_a_checker_judges_it(world) -> Non
         "claude",
         "codex",
     }
+
+
+def test_unclear_judge_is_asked_once_more_in_its_own_conversation(world) -> None:
+    def answer(asked: Asked) -> Reply:
+        if asked.prompt.strip() == VERDICT_QUESTION:
+            return Say("ACCEPT", 500, 20)
+        return Say("Looks good. ACCEPT", 500, 20)
+
+    world.model.answer = lambda asked: (
+        answer(asked) if asked.heard("You are the checker") else Say("yes")
+    )
+    world.fleet.worker("one")
+    for agent in real_agents.PROGRAMS:
+        checker = {"prompt": "Is it good?", "agent": agent}
+        result = world.fleet.ended(world.fleet.submitted(checker, doer={"command": "true"}), 120)
+        assert (result.verdict, result.iterations) == ("accept", 1), result
+        [check] = result.history[0].checks
+        assert check["decided_by"] == "line"
+        assert check["raw"] == f"Looks good. ACCEPT\n\n[{VERDICT_QUESTION}]\n\nACCEPT"
+        assert (result.history[0].input_tokens, result.history[0].output_tokens) == (1000, 40)
+    asked = [one for one in world.model.asked if one.prompt.strip() == VERDICT_QUESTION]
+    assert [WHO[one.path] for one in asked] == list(real_agents.PROGRAMS)
+    assert all(one.heard("Looks good. ACCEPT") for one in asked), "it is the same conversation"
+    rollouts = list((world.folder / "codex").rglob("rollout-*.jsonl"))
+    lines = [json.loads(line) for file in rollouts for line in file.read_text().splitlines()]
+    turns = [one["payload"] for one in lines if one["type"] == "turn_context"]
+    assert {turn["sandbox_policy"]["type"] for turn in turns} == {"read-only"}
+    assert len(turns) >= 2
 
 
 TALK = ("The word is heron.", "Keep it.", "Which was the word?", "Do you know a word?")
