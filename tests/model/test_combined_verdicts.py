@@ -14,6 +14,8 @@ from workers.task.inputs import Check
 #: From worst to best, for who waits for the loop.
 ORDER = ("terminate", "retry", "accept")
 
+UNCLEAR = Outcome(word="succeeded", verdict="retry", decided_by="none")
+
 words = st.sampled_from(["accept", "retry", "terminate", "lost", "timeout"])
 rules = st.sampled_from(["all", "any"]) | st.integers(min_value=1, max_value=8)
 texts = st.text(max_size=30)
@@ -79,6 +81,27 @@ def test_checker_down_is_said_just_where_no_word_of_the_others_could_help(
     down = judgement.reason is not None and judgement.reason.code is ReasonCode.CHECKER_DOWN
     hopeful = ["lost" if word == "lost" else "accept" for word in given_words]
     assert down == (combine(rule, checks_of(hopeful)).verdict != "accept")
+
+
+@given(rules, st.lists(st.sampled_from(["accept", "retry", "unclear"]), min_size=1), st.data())
+def test_judge_unclear_is_said_just_where_the_rule_needs_who_was_unclear_twice(
+    rule, given_words, data
+) -> None:
+    names = [f"c{i}" for i in range(len(given_words))]
+    before = data.draw(st.sets(st.sampled_from(names)))
+    checks = [
+        Check(name=name, outcome=UNCLEAR if word == "unclear" else outcome(word))
+        for name, word in zip(names, given_words, strict=True)
+    ]
+    judgement = combine(rule, checks, before)
+    twice = [
+        name in before and word == "unclear" for name, word in zip(names, given_words, strict=True)
+    ]
+    hopeful = ["retry" if stuck else "accept" for stuck in twice]
+    ended = judgement.reason is not None and judgement.reason.code is ReasonCode.JUDGE_UNCLEAR
+    assert ended == (combine(rule, checks_of(hopeful)).verdict != "accept")
+    assert ended == (judgement.verdict == "terminate")
+    assert judgement.verdict == "terminate" or judgement == combine(rule, checks)
 
 
 @given(rules, st.lists(st.tuples(words, texts), min_size=2, max_size=8))

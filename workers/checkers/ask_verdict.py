@@ -61,7 +61,8 @@ def _verdict(name: str, first: Answer, second: Answer) -> Outcome:
         second,
         prompt=first.prompt,
         usage=_sum(second.usage, first.usage) if second.usage is not None else first.usage,
-        tools=first.tools,
+        tools=(*(first.tools or ()), *(second.tools or ())) or None,
+        tools_failed=_tools_failed(first, second),
     )
     failure = second.failure
     if failure is not None and (second.result.cancelled or failure.busy is not None):
@@ -75,7 +76,14 @@ def _verdict(name: str, first: Answer, second: Answer) -> Outcome:
         verdict = verdict.model_copy(update={"text": text})
     ended = second.text if failure is None or failure.reason is None else failure.reason.text
     raw = f"{first.text}\n\n[{VERDICT_QUESTION}]\n\n{ended}"
-    return both.add_usage(verdict).model_copy(update={"raw": cut(raw, TEXT_LIMIT)})
+    facts = {"raw": cut(raw, TEXT_LIMIT), "started_ms": first.result.started_ms}
+    return both.add_usage(verdict).model_copy(update=facts)
+
+
+def _tools_failed(*answers: Answer) -> int | None:
+    """The number of tool calls in all answers, if each of them failed."""
+    used = [one.tools_failed for one in answers if one.tools]
+    return None if None in used or not used else sum(one or 0 for one in used)
 
 
 def _sum(usage: Usage, more: Usage | None) -> Usage:
