@@ -405,6 +405,7 @@ class Attempts:
             on_spent=lease.spent,
             until=partial(lease.until, work.step.timeout_s),
             origin=origin_of(work),
+            own_top=own_worktree(work, self._folders.worktrees),
             worktrees=self._folders.worktrees,
             copy_max=settings.copy_max,
             on_workspace=folders.record,

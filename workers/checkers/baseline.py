@@ -13,7 +13,8 @@ from leadhand.models.documents import Checker
 from workers.agents.output_parser import TEXT_LIMIT
 from workers.checkers.commands import CommandRun, listed, run_command
 from workers.checkers.reports import TestRun
-from workers.folders.worktree import Worktree
+from workers.folders.work_diff import SNAPSHOTS
+from workers.folders.worktree import SnapshotLost, Worktree
 from workers.processes.exit_outcome import add_process_facts, failed_outcome, why_not_started
 from workers.task.task import BodyTask
 
@@ -34,8 +35,12 @@ _FIRST = {
 def run_baseline(
     task: BodyTask, checker: Checker, *, timeout_s: float, cancel: threading.Event
 ) -> Outcome:
-    """Runs the command; the outcome has no verdict, and a folder that it changed is named."""
-    tree = Worktree(task.cwd, task.spill.parent / "work") if task.cwd is not None else None
+    """Runs the command; the outcome has no verdict. What it changed in the folder is named.
+
+    In a worktree of the session's own that is put back.
+    """
+    folder = task.own_top or task.cwd
+    tree = None if folder is None else Worktree(folder, task.spill.parent / SNAPSHOTS)
     before = tree.snapshot() if tree is not None else None
     ran = run_command(task, checker, timeout_s=timeout_s, cancel=cancel)
     if ran.result.cancelled:
@@ -46,7 +51,7 @@ def run_baseline(
         text=_text(found, ran),
         value=found.model_dump(mode="json"),
         counts=found.counts,
-        warning=None if tree is None else _changes(tree, before),
+        warning=None if tree is None else _changes(tree, before, own=task.own_top is not None),
     )
     return add_process_facts(outcome, ran.result)
 
@@ -77,14 +82,21 @@ def _text(found: Baseline, ran: CommandRun) -> str:
     return cut(f"{found.word} before the work{counts}\n\n{output}".rstrip(), _TEXT)
 
 
-def _changes(tree: Worktree, before: str | None) -> str | None:
-    """A warning that names what the command changed in the folder; None if nothing."""
+def _changes(tree: Worktree, before: str | None, *, own: bool) -> str | None:
+    """Puts back what the command changed in an own folder, and names it; None if nothing."""
     after = tree.snapshot()
     if before is None or after is None or before == after:
         return None
     names = tree.changed_names(before, after)
+    end = "which now count as the folder's"
+    if own:
+        try:
+            tree.put_back(before)
+            end = "which were put back"
+        except SnapshotLost as error:
+            end = f"which could not be put back: {error}"
     which = f": {listed(names)}" if names else ""
-    return f"the check before the work changed files, which now count as the folder's{which}"
+    return f"the check before the work changed files, {end}{which}"
 
 
 def compare(base: Baseline | None, outcome: Outcome, tests: TestRun | None) -> Outcome:

@@ -69,6 +69,8 @@ class BodyTask:
 
     #: The folder of the plan whose task this is; rubrics are read there, and not in the worktree.
     origin: Path | None = None
+    #: The top of the worktree that the session has to itself.
+    own_top: Path | None = None
     #: The folder of the worktrees and copies of tasks, and the most bytes of a copy.
     worktrees: Path | None = None
     copy_max: int = 0

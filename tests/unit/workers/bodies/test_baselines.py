@@ -16,9 +16,13 @@ from tests.unit.workers.bodies.running import checking
 
 @pytest.fixture
 def check(body, tmp_path: Path):
-    def run(command: str, *, base: dict[str, object] | None = None, **more) -> Outcome:
-        given = {**checking({"command": command}), "base": {"value": base}, **more}
-        outcome: Outcome = body(Action.CHECK, given, spill=tmp_path / "spill/check.1")
+    def run(
+        command: str, *, base: dict[str, object] | None = None, is_baseline: bool = False, **more
+    ) -> Outcome:
+        given = {**checking({"command": command}), "base": {"value": base}}
+        given["is_baseline"] = is_baseline
+        spill = tmp_path / "spill/check.1"
+        outcome: Outcome = body(Action.CHECK, given, spill=spill, **more)
         return outcome
 
     return run
@@ -65,6 +69,11 @@ def test_baseline_names_the_files_that_it_changed(check, tmp_path: Path) -> None
     assert check("echo x > made.txt", is_baseline=True).warning == (
         "the check before the work changed files, which now count as the folder's: made.txt"
     )
+
+    (tmp_path / "work/kept.txt").write_text("x")
+    outcome = check("echo y > kept.txt", is_baseline=True, own_top=tmp_path / "work")
+    assert "changed files, which were put back: kept.txt" in outcome.warning
+    assert (tmp_path / "work/kept.txt").read_text() == "x"
 
 
 def counts(passed: int, failed: int = 0) -> dict[str, int]:
