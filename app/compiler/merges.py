@@ -70,7 +70,8 @@ def _single(name: str, inputs: dict[str, JsonValue]) -> Program:
 
 
 def _attempt(document: LoopDocument, facts: dict[str, JsonValue]) -> tuple[Step, ...]:
-    loop = compile_loop(document).node("loop")
+    # The folder of a merge has no state before the work.
+    loop = compile_loop(document.model_copy(update={"baseline": False})).node("loop")
     assert isinstance(loop, Loop)
     steps = {step.id: step for step in loop.body if isinstance(step, Step)}
     names = check_names(document.checkers)

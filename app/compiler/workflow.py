@@ -207,6 +207,7 @@ def _check(
     offered = model if asks and checker.agent is not None and checker.model is None else None
     if asks and checker.model is None and (loop.checker_model or theirs):
         checker = checker.model_copy(update={"model": loop.checker_model or theirs})
+    held = loop.quarantine if checker.command is not None else ()
     has_base = loop.baseline and loop.max_iterations > 0 and checker.command is not None
     return Step(
         id=f"check.{name}",
@@ -225,6 +226,11 @@ def _check(
             "iteration": "${turn.iteration}",
             "doer": _literals(_dump(doer)) if doer else None,
             "history": "${history.judge}",
+            **(
+                {"quarantine": [_literals(one.model_dump(mode="json")) for one in held]}
+                if held
+                else {}
+            ),
             **({"base": outcome_reference(_base_id(name, id_))} if has_base else {}),
             **({"phase": literal(phase)} if phase else {}),
             **({"doer_model": literal(offered)} if offered and not checker.model else {}),

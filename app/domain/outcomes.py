@@ -168,6 +168,8 @@ class Outcome(BaseModel):
     #: Of a command that was run again after it failed: all runs, and the tests that flipped.
     runs: tuple[CheckRun, ...] | None = None
     flaky: tuple[str, ...] | None = None
+    #: Of a command that checks: the tests in quarantine that failed, and nothing else.
+    quarantined: tuple[str, ...] | None = None
     #: Of a command that checks: how it ended before the work, if that is known.
     baseline: BaselineWord | None = None
     #: Of a rubric check.

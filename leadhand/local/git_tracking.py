@@ -1,4 +1,4 @@
-"""Checks whether git tracks a folder, without running a program that the repository configures."""
+"""Asks git about a folder, without running a program that the repository configures."""
 
 from __future__ import annotations
 
@@ -17,14 +17,37 @@ _SETTINGS = ("core.fsmonitor=false", "core.hooksPath=/dev/null", "safe.bareRepos
 def is_tracked(folder: Path, env: Mapping[str, str]) -> bool:
     """Whether git tracks the folder or a file in it; False without git."""
     above = folder.parent.resolve()
-    program = shutil.which("git", path=env.get("PATH"))
-    if program is None or not any((one / ".git").exists() for one in (above, *above.parents)):
+    if not _is_in_repository(above):
         return False
+    listed = _git(above, env, "ls-files", "-z", "--", f":(icase,literal){folder.name}")
+    return bool(listed)
+
+
+def committed_text(folder: Path, name: str, env: Mapping[str, str]) -> str | None:
+    """Returns a file at the repository's top as the newest commit has it; '' without that file.
+
+    None if the folder is in no repository.
+    """
+    if not _is_in_repository(folder.resolve()):
+        return None
+    found = _git(folder, env, "cat-file", "blob", f"HEAD:{name}")
+    return (found or b"").decode(errors="replace")
+
+
+def _is_in_repository(folder: Path) -> bool:
+    return any((one / ".git").exists() for one in (folder, *folder.parents))
+
+
+def _git(folder: Path, env: Mapping[str, str], *arguments: str) -> bytes | None:
+    """The output of a git command; None if it failed or there is no git."""
+    program = shutil.which("git", path=env.get("PATH"))
+    if program is None:
+        return None
     settings = [part for setting in _SETTINGS for part in ("-c", setting)]
     try:
-        listed = subprocess.run(  # noqa: S603 - an argv, no shell
-            [program, *settings, "ls-files", "-z", "--", f":(icase,literal){folder.name}"],
-            cwd=above,
+        done = subprocess.run(  # noqa: S603 - an argv, no shell
+            [program, *settings, *arguments],
+            cwd=folder,
             env={**{n: text for n, text in env.items() if not n.startswith("GIT_")}, **QUIET},
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -32,5 +55,5 @@ def is_tracked(folder: Path, env: Mapping[str, str]) -> bool:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
-        return False
-    return listed.returncode == 0 and bool(listed.stdout)
+        return None
+    return done.stdout if done.returncode == 0 else None

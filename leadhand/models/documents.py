@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable
+from datetime import date
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -183,6 +184,17 @@ def _named_or_command(text: str) -> dict[str, Any]:
     return {**checker.model_dump(include=checker.model_fields_set), "name": name}
 
 
+class Quarantined(Document):
+    """A test whose failure alone does not refuse the work, for a time."""
+
+    #: As pytest or its report writes it: `tests/test_a.py::test_b`, with or without parameters.
+    test: Annotated[str, Field(min_length=1, max_length=500)]
+    #: Who answers for it.
+    owner: Annotated[str, Field(min_length=1, max_length=200)]
+    #: The last day on which it counts (UTC), such as 2026-12-31.
+    until: date
+
+
 WebhookEvent = Literal["ended", "failed", "waiting", "reported", "proposed", "task_failed"]
 
 
@@ -295,6 +307,8 @@ class _Loop(Document):
     #: Whether checkers that are commands run once before the first doer, to tell checks that were
     #: red before the work from those that were green.
     baseline: StrictBool = False
+    #: Tests whose failures alone do not make a command refuse the work.
+    quarantine: Annotated[tuple[Quarantined, ...], Field(max_length=200)] = ()
     #: Doers with the same key share its limits, across sessions.
     concurrency_key: Key | None = None
 

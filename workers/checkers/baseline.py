@@ -106,7 +106,8 @@ def compare(base: Baseline | None, outcome: Outcome, tests: TestRun | None) -> O
     accepts = outcome.verdict == "accept"
     first = _FIRST[base.word] if accepts else ""
     text = "\n\n".join(part for part in (first, outcome.text) if part)
-    warning = _gone(base, tests) if accepts else None
+    warnings = [outcome.warning, _gone(base, tests) if accepts else None]
+    warning = "\n".join(filter(None, warnings)) or None
     return outcome.model_copy(
         update={"baseline": base.word, "text": cut(text, TEXT_LIMIT), "warning": warning}
     )

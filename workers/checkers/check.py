@@ -31,9 +31,7 @@ def check(task: BodyTask, cancel: threading.Event) -> Outcome:
     if given.is_baseline:
         return run_baseline(task, given.checker, timeout_s=timeout_s, cancel=cancel)
     if given.checker.command is not None:
-        return run_until_sure(
-            task, given.checker, timeout_s=timeout_s, cancel=cancel, base=given.base
-        )
+        return run_until_sure(task, given, timeout_s=timeout_s, cancel=cancel)
     if given.checker.rubric is not None:
         return by_rubric(task, given, given.checker.rubric, timeout_s, cancel)
     if given.checker.callable is not None:

@@ -34,7 +34,8 @@ class Judged(BaseModel):
     #: Of a command that was run again: its runs, and the tests that flipped.
     runs: tuple[CheckRun, ...] | None = None
     flaky: tuple[str, ...] | None = None
-    #: Of a command: how it ended before the work.
+    #: Of a command: the tests in quarantine that failed, and how it ended before the work.
+    quarantined: tuple[str, ...] | None = None
     baseline: BaselineWord | None = None
     started_ms: int | None = None
     ended_ms: int | None = None
@@ -179,6 +180,7 @@ def _judged(check: Check) -> Judged:
         counts=outcome.counts,
         runs=outcome.runs,
         flaky=outcome.flaky,
+        quarantined=outcome.quarantined,
         baseline=outcome.baseline,
         started_ms=outcome.started_ms,
         ended_ms=outcome.ended_ms,

@@ -32,6 +32,9 @@ NO_REPORT = "none"
 #: Names of failed tests that a text lists.
 _NAMES = 10
 
+#: What pytest writes if it leaves tests out after a failure.
+_STOPPED = re.compile(r"^!+ (stopping after|Interrupted|_pytest\.outcomes\.Exit)", re.MULTILINE)
+
 #: A file's inode, times and size; None where there is none.
 _Stamp = tuple[int, int, int] | None
 
@@ -44,6 +47,8 @@ class CommandRun(NamedTuple):
     tests: TestRun | None
     #: Why its exit code 0 does not accept; '' if it does.
     refusal: str
+    #: Whether it is one test runner that ended as it does if tests failed, and nothing else.
+    only_tests_failed: bool = False
 
 
 def run_command(
@@ -79,7 +84,14 @@ def run_command(
     if tests is None and expected.report is None:
         tests = read_output(result.stdout.whole(SPILL_BYTES))
     refusal = _refusal(checker, expected, tests, why) if result.succeeded else ""
-    return CommandRun(_without_report_line(result, pipe), tests, refusal)
+    result = _without_report_line(result, pipe)
+    return CommandRun(result, tests, refusal, _only_tests_failed(words, result))
+
+
+def _only_tests_failed(words: RunnerCommand, result: ProcessResult) -> bool:
+    if words.failed_code is None or result.exit_code != words.failed_code:
+        return False
+    return _STOPPED.search(result.stdout.whole(SPILL_BYTES)) is None
 
 
 class _Expected(NamedTuple):

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from functools import partial
 
-from app.domain.outcomes import Baseline, CheckRun, Outcome
+from app.domain.outcomes import CheckRun, Outcome
 from app.truncate import cut
-from leadhand.models.documents import Checker
 from workers.agents.output_parser import TEXT_LIMIT
 from workers.checkers.baseline import compare
 from workers.checkers.commands import CommandRun, listed, run_command
+from workers.checkers.quarantine import without_quarantined
 from workers.checkers.verdicts import command_verdict
+from workers.prompts.inputs import CheckInputs
 from workers.task.task import BodyTask
 
 #: The most names of failed tests that are stored for a run.
@@ -20,27 +22,25 @@ _NAMES = 50
 
 
 def run_until_sure(
-    task: BodyTask,
-    checker: Checker,
-    *,
-    timeout_s: float,
-    cancel: threading.Event,
-    base: Baseline | None = None,
+    task: BodyTask, given: CheckInputs, *, timeout_s: float, cancel: threading.Event
 ) -> Outcome:
     """Runs a checker's command; after a red run also its `reruns`, all of them.
 
-    All red is the first run's verdict. Red and green is flaky: the check abstains. `base` is how
-    the command ended before the work.
+    All red is the first run's verdict. Red and green is flaky: the check abstains.
     """
-    once = partial(run_command, task, checker, timeout_s=timeout_s, cancel=cancel, base=base)
-    ran = [once()]
-    verdicts = [compare(base, command_verdict(ran[0], timeout_s=timeout_s), ran[0].tests)]
-    if verdicts[0].decided_by not in ("exit_code", "tests") or verdicts[0].verdict == "accept":
-        return verdicts[0]
-    for number in range(checker.reruns):
-        ran.append(once(spill=task.spill / f"rerun-{number + 1}"))
-        verdicts.append(command_verdict(ran[-1], timeout_s=timeout_s))
-        if ran[-1].result.cancelled:
+    run = partial(
+        run_command, task, given.checker, timeout_s=timeout_s, cancel=cancel, base=given.base
+    )
+    today = datetime.now(UTC).date()
+    ran, verdicts = list[CommandRun](), list[Outcome]()
+    for number in range(1 + given.checker.reruns):
+        again = task.spill / f"rerun-{number}" if number else None
+        ran.append(run(spill=again))
+        verdict = command_verdict(ran[-1], timeout_s=timeout_s)
+        verdict = without_quarantined(given.quarantine, ran[-1], verdict, today=today)
+        verdicts.append(compare(given.base, verdict, ran[-1].tests))
+        is_red = verdict.decided_by in ("exit_code", "tests") and verdict.verdict != "accept"
+        if ran[-1].result.cancelled or (number == 0 and not is_red):
             return verdicts[-1]
     return verdicts[0] if len(ran) == 1 else _verdict(ran, verdicts)
 
@@ -63,7 +63,7 @@ def _verdict(ran: Sequence[CommandRun], verdicts: Sequence[Outcome]) -> Outcome:
 
 
 def _kept(ran: CommandRun, verdict: Outcome) -> CheckRun:
-    decided = verdict.decided_by in ("exit_code", "tests")
+    decided = verdict.decided_by in ("exit_code", "tests", "quarantine")
     return CheckRun(
         verdict=verdict.verdict if decided else None,
         exit_code=verdict.exit_code,

@@ -17,6 +17,10 @@ _RUNNERS = _PYTEST | {
     "cargo", "coverage", "ctest", "go", "gmake", "gradle", "gradlew", "hatch", "just", "make",
     "mvn", "mvnw", "node", "nox", "npm", "npx", "pnpm", "prove", "task", "tox", "yarn",
 }  # fmt: skip
+#: The exit code of a runner of which tests failed; cargo then leaves out further test programs.
+_FAILED = {"pytest": 1, "go": 1, "node": 1}
+#: Options with which it stops at a failed test.
+_STOPS = re.compile(r"^(-x|--exitfirst|--maxfail.*|--sw|--stepwise.*|--?failfast(=.*)?)$")
 #: Options with which pytest runs no test.
 _LISTS_ONLY = frozenset({
     "--version", "-V", "--help", "-h", "--collect-only", "--collectonly", "--co", "--fixtures",
@@ -36,6 +40,8 @@ class RunnerCommand(NamedTuple):
     lists_only: bool = False
     #: Whether a failed test fails the command.
     fails_with_tests: bool = False
+    #: The exit code with which it says that tests failed, if it is one test runner and no more.
+    failed_code: int | None = None
     #: The files that it names as JUnit reports, relative to its folder.
     reports: tuple[str, ...] = ()
 
@@ -57,14 +63,18 @@ def read_command(line: str) -> RunnerCommand:
         lists_only=not runs and any(one.lists_only for one in found),
         fails_with_tests=any(one.is_runner for one in found)
         and not any(one.is_negated for one in found),
+        failed_code=_FAILED.get(found[0].name) if len(found) == 1 and not found[0].stops else None,
         reports=tuple(one.report for one in runs if one.report),
     )
 
 
 class _Program(NamedTuple):
+    name: str
     is_pytest: bool
     is_runner: bool
     lists_only: bool
+    #: Whether it stops at a failed test.
+    stops: bool
     is_negated: bool
     #: Whether it may not run, or where it reports is not known.
     is_optional: bool
@@ -118,9 +128,11 @@ def _program(words: Sequence[str], folder: str) -> _Program:
     report = _report(words, folder) if is_pytest else ""
     is_known = not any(sign in report for sign in "$`*?[")  # the shell's or its own
     return _Program(
+        name="pytest" if is_pytest else name,
         is_pytest=is_pytest,
         is_runner=is_pytest or name in _RUNNERS,
         lists_only=bool(options & _LISTS_ONLY),
+        stops=any(_STOPS.match(word) for word in words),
         is_negated=False,
         is_optional=not is_known,
         report=report if is_known else "",

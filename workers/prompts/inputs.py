@@ -12,7 +12,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, model_validator
 
 from app.domain.outcomes import Baseline
-from leadhand.models.documents import Checker, Doer
+from leadhand.models.documents import Checker, Doer, Quarantined
 from workers.task.inputs import NOT_JUDGED, Inputs, Text, as_text
 
 
@@ -110,6 +110,7 @@ class CheckInputs(Inputs):
     checker: Checker
     #: Whether it runs before the first doer, as a baseline for the checks.
     is_baseline: bool = False
+    quarantine: tuple[Quarantined, ...] = ()
     #: How the command ended before the first doer.
     base: Annotated[Baseline | None, BeforeValidator(_baseline_of)] = None
     task: Text = ""

@@ -10,6 +10,7 @@ import click
 from leadhand.cli.budget_options import budget_options, pop_budget
 from leadhand.cli.child_options import child_options
 from leadhand.cli.loop_options import checker_of, loop_options
+from leadhand.cli.quarantine import read_quarantine
 from leadhand.cli.render.tables import echo_json
 from leadhand.cli.task_text import read_task
 from leadhand.cli.worktree_option import worktree_field, worktree_option
@@ -124,6 +125,7 @@ def _document(
     if budget:
         given["budget"] = budget
     cwd = given.pop("cwd", None)
+    given["quarantine"] = read_quarantine(cwd)
     given["worktree"] = worktree_field(
         cwd, worktree=given["worktree"], no_prepare=given.pop("no_prepare")
     )

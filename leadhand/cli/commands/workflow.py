@@ -11,6 +11,7 @@ import click
 from leadhand.cli.budget_options import budget_options, pop_budget
 from leadhand.cli.child_options import child_options
 from leadhand.cli.loop_options import loop_options
+from leadhand.cli.quarantine import read_quarantine
 from leadhand.cli.worktree_option import worktree_field, worktree_option
 
 if TYPE_CHECKING:
@@ -89,6 +90,8 @@ def _overrides(
     from leadhand.run import working_folder
 
     budget = pop_budget(others)
+    quarantine = read_quarantine(cwd)
+    held = {"quarantine": quarantine} if quarantine else {}
     try:
         return Overrides.model_validate(
             {
@@ -97,7 +100,7 @@ def _overrides(
                 "label": label,
                 "worktree": worktree_field(cwd, worktree=worktree, no_prepare=no_prepare),
                 "budget": budget,
-                "of_phases": {k: v for k, v in others.items() if v is not None},
+                "of_phases": {k: v for k, v in others.items() if v is not None} | held,
             }
         )
     except ValidationError as error:

@@ -1,0 +1,51 @@
+"""`[[quarantine]]` of leadhand.toml is read from the newest commit."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import click
+import pytest
+
+from leadhand.cli.quarantine import read_quarantine
+
+ENTRY = '[[quarantine]]\ntest = "test_a.py::test_b"\nowner = "ann"\nuntil = 2026-12-31\n'
+FOUND = [{"test": "test_a.py::test_b", "owner": "ann", "until": "2026-12-31"}]
+
+
+def git(folder: Path, *arguments: str) -> None:
+    named = ("-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false")
+    subprocess.run(["git", *named, *arguments], cwd=folder, check=True, capture_output=True)
+
+
+def test_commit_counts_and_not_the_folder(tmp_path: Path) -> None:
+    file = tmp_path / "leadhand.toml"
+    assert read_quarantine(str(tmp_path)) == []
+    file.write_text(ENTRY)
+    assert read_quarantine(str(tmp_path)) == FOUND, "a plain folder has no commit"
+    git(tmp_path, "init", "-q")
+    assert read_quarantine(str(tmp_path)) == [], "it is not committed"
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-qm", "one")
+    file.write_text(ENTRY + ENTRY.replace("test_b", "test_c"))
+    (tmp_path / "sub").mkdir()
+    assert read_quarantine(str(tmp_path / "sub")) == FOUND
+    file.unlink()
+    assert read_quarantine(str(tmp_path)) == FOUND
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[[quarantine]\n", "is not TOML"),
+        (ENTRY.replace('owner = "ann"\n', ""), "leadhand.toml: quarantine: 0.owner"),
+        (ENTRY.replace("2026-12-31", '"soon"'), "leadhand.toml: quarantine: 0.until"),
+        ("quarantine = 3\n", "leadhand.toml: quarantine: "),
+    ],
+)
+def test_entry_that_is_not_valid_is_named(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "leadhand.toml").write_text(text)
+    with pytest.raises(click.ClickException) as raised:
+        read_quarantine(str(tmp_path))
+    assert said in str(raised.value)
