@@ -159,15 +159,15 @@ class Workflow:
             conversation=conversation,
             baseline=baseline,
         )
-        self._append(phase)
-        return phase
+        return self._append(phase)
 
-    def _append(self, phase: Phase) -> None:
+    def _append(self, phase: Phase) -> Phase:
         """Add a phase if the workflow is valid with it. Raises ValueError otherwise."""
         documents = (*self._documents, phase.document())
         self._document(documents)
         self._documents = documents
         self.phases.append(phase)
+        return phase
 
     def document(self) -> WorkflowDocument:
         """Return the workflow as the document that the API accepts. Raises ValueError."""

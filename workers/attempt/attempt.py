@@ -416,9 +416,7 @@ class Attempts:
             stored_folders=folders.stored,
             live=live,
         )
-        if live is not None:
-            live.secrets = partial(secrets_of_task, task)
-        return task
+        return _with_redacted_output(task)
 
     def _live_output(self, work: Work) -> LiveOutput | None:
         return self._outputs.open(work.ref, work.grant) if self._outputs is not None else None
@@ -438,6 +436,13 @@ class Attempts:
         (agents, shelf), given = self._registry_of(work), work.environment
         names = agents.secret_names | shelf.book.secret_names
         return secrets_held(names, given, self._inherited) | secrets_passed(given)
+
+
+def _with_redacted_output(task: BodyTask) -> BodyTask:
+    """The task, whose live output is redacted by what is secret for it."""
+    if task.live is not None:
+        task.live.secrets = partial(secrets_of_task, task)
+    return task
 
 
 def _nonces() -> Iterator[str]:
