@@ -104,6 +104,14 @@ def test_ended_session_says_where_its_work_is(
     assert f"bring it home with: {apply}" in session_lines(
         world.engine.queries.session(ref.id), [], []
     )
+    locked = "another git is at work, or was killed and left its lock: remove the lock"
+    world.engine.own_folders.record({"session": ref.id, "refused": locked})
+    session = world.engine.queries.session(ref.id)
+    for lines in (
+        explanation(world.engine.explainer.explain(ref.id)),
+        session_lines(session, [], []),
+    ):
+        assert [one for one in lines if locked in one] == [f"not applied: {locked}"]
     world.engine.own_folders.record({"session": ref.id, "applied": "main was fast-forwarded"})
     assert not any(
         "leadhand apply" in one for one in next_steps(world.engine.queries.result(ref.id))

@@ -135,6 +135,8 @@ def work_lines(session: str, status: str, own: OwnFolderView | None) -> Iterator
         return
     where = f"on branch {plain(own.branch)}, in" if own.branch else "in"
     yield f"its work is {where} {plain(own.folder, most=400)}"
+    if own.refused is not None:
+        yield f"not applied: {plain(own.refused, most=1000)}"
     force = "" if status in ("completed", "exited") else " --force"
     yield f"bring it home with: leadhand apply {session}{force}"
 

@@ -153,8 +153,6 @@ def _own_folder(own: OwnFolderView) -> Iterator[str]:
         yield f"branch   {plain(own.branch)}, from {plain(own.base or '')[:12]}"
     if own.applied is not None:
         yield f"applied  {plain(own.applied, most=400)}"
-    if own.refused is not None:
-        yield f"not applied  {plain(own.refused, most=400)}"
     if own.cleaned:
         yield (
             "removed  the folder; its work is on the branch"
