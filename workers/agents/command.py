@@ -50,6 +50,7 @@ def ask_program(question: Question, cancel: threading.Event) -> Answer:
             on_output=parser.write,
             shows_stdout=agent.output == "text",
         )
+        command = replace(command, is_stuck=parser.is_stuck)
         answer = run_and_parse(question, command, parser, cancel)
     thread = Thread(conversation="", id=parser.thread, told=parser.conversation_usage)
     remembered = thread if agent.remembers and thread.id is not None else None

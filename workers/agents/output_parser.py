@@ -34,6 +34,11 @@ WAIT_LIMIT_S = 3600.0
 THREAD_LIMIT = 500
 
 
+#: Messages in a row after which a program that waits for its model is ended. Codex prints the third
+#: some 20 s after the first: a server that is restarted is back by then.
+WAITS = 3
+
+
 class OutputParser:
     """Parses the output of one run; malformed output is ignored, never an error."""
 
@@ -60,6 +65,7 @@ class OutputParser:
         self._answer: str | None = None
         self._failed: str | None = None
         self._is_busy = False
+        self._waits = 0
         self._after_s: float | None = None
         self.final = False
         self.thread: str | None = None
@@ -88,6 +94,10 @@ class OutputParser:
     def failure(self) -> str | None:
         """Return the error that the agent reported, if any."""
         return self._failed
+
+    def is_stuck(self) -> bool:
+        """Whether the program waits for its model without end."""
+        return self._waits >= WAITS
 
     @property
     def usage(self) -> Usage | None:
@@ -127,6 +137,7 @@ class OutputParser:
         self._failed = _text(agent, "failed", event) or self._failed
         self.final = self.final or any(find(path, event) is not None for path in agent.final)
         self._take_busy(event)
+        self._take_waits(event)
         self._codex.take(event)
         thread = _text(agent, "thread", event)
         if thread is not None and 0 < len(thread) <= THREAD_LIMIT:
@@ -142,6 +153,13 @@ class OutputParser:
         wait = find(agent.retry_after_s, event) if agent.retry_after_s is not None else None
         if isinstance(wait, int | float) and wait >= 0:
             self._after_s = min(float(wait), WAIT_LIMIT_S)
+
+    def _take_waits(self, event: JsonValue) -> None:
+        found = (find(path, event) for path in self._agent.waits)
+        message = next((text for text in found if isinstance(text, str)), None)
+        self._waits = self._waits + 1 if message is not None else 0
+        if self.is_stuck():
+            self._failed, self._is_busy = message, True
 
     def _why_no_answer(self, output: Captured) -> str:
         if not output.text.strip():

@@ -42,7 +42,7 @@ REPORT_BYTES = 32 * 1024 * 1024
 #: that a signature leaves behind, such as gpg-agent.
 _SIGNER = re.compile(r"gpg2?|gpgsm|ssh-keygen|ssh-sk-helper|pinentry.*")
 
-End = Literal["timed_out", "cancelled"]
+End = Literal["timed_out", "cancelled", "stuck"]
 Lack = Literal["folder", "program", "permission", "room"]
 
 
@@ -72,6 +72,8 @@ class Command:
     grace_s: float = GRACE_S
     #: Called with each chunk of standard output; must not raise.
     on_output: Callable[[bytes], None] | None = None
+    #: Whether the command waits for something without end: then it is ended, too.
+    is_stuck: Callable[[], bool] = field(default=lambda: False)
     #: Called with each chunk of either output, for live output; must not raise.
     on_read: Callable[[Literal["stdout", "stderr"], bytes], None] | None = None
     #: Returns when the attempt's lease expires, on the monotonic clock: the launcher kills the
@@ -257,6 +259,8 @@ class _Run:
             return None
         if cancel.is_set():
             return "cancelled"
+        if self._command.is_stuck():
+            return "stuck"
         return "timed_out" if time.monotonic() >= deadline else None
 
     def _drain_pipes(self) -> None:

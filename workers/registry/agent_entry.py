@@ -35,6 +35,7 @@ _Dollars = Annotated[float, Field(ge=0, le=1_000_000)]
 #: Keys that only an agent with a command may have.
 _OF_COMMANDS = frozenset({
     "doer_args", "checker_args", "model_args", "resume_args", "output", "answer", "failed", "busy",
+    "waits",
     "retry_after_s", "thread", "thread_gone", "thread_in", "usage", "running",
     "activity",
 })  # fmt: skip
@@ -154,6 +155,8 @@ class Agent(Entry):
     failed: FieldPath | None = None
     #: Paths that exist in the output of an overloaded agent: a retry may succeed.
     busy: _Paths = ()
+    #: Paths of messages that it prints again and again while it waits for its model without end.
+    waits: _Paths = ()
     #: Paths that exist if a retry would fail in the same way.
     final: _Paths = ()
     #: The path of the seconds to wait before a retry.

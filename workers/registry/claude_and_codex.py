@@ -93,6 +93,8 @@ _CODEX = Agent(
     answer="[type=item.completed].item[type=agent_message].text",
     failed="[type=turn.failed].error.message",
     busy=tuple(f"[type=turn.failed].error[message^={text}]" for text in _CODEX_BUSY_MESSAGES),
+    # If the connection is refused, it waits without end, whatever its configuration says.
+    waits=("[type=error][message^=Reconnecting... waiting for network].message",),
     thread="[type=thread.started].thread_id",
     thread_gone=("no rollout found for thread id", "missing source rollout"),
     usage=UsagePaths(

@@ -306,6 +306,16 @@ def test_an_agent_that_failed_is_tried_again_unless_it_says_that_it_is_of_no_use
     assert (outcome.word, outcome.retryable) == ("failed", again)
 
 
+def test_program_that_waits_for_its_model_without_end_is_ended_and_busy(body) -> None:
+    waits = """for n in 1 2 3; do echo '{"waits": "no network"}'; done; exec sleep 300"""
+    given = {"command": ["sh", "-c", waits], "output": "lines", "answer": "x", "waits": "waits"}
+    agents = AgentBook(agents={"talker": Agent.model_validate(given)})
+    outcome = body(Action.AGENT, {"task": "Greet."}, agents=agents)
+    assert (outcome.word, outcome.retryable) == ("failed", True)
+    assert outcome.busy == Busy(tries=5)
+    assert "no network" in outcome.reason.text
+
+
 def test_a_function_that_is_not_there_is_not_tried_again(body, tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("MY_KEY", "x")
     outcome = body(Action.AGENT, {"task": "Greet.", "doer": {"agent": "function"}})

@@ -46,7 +46,7 @@ class Heard:
             hearing.conversation_usage,
         )
         self.final = hearing.final
-        self.busy = hearing.busy
+        self.busy, self.is_stuck = hearing.busy, hearing.is_stuck()
 
 
 def lines(*events: object) -> str:
@@ -264,6 +264,22 @@ def test_a_dropped_or_refused_connection_is_busy(tmp_path, case: str) -> None:
     heard = Heard(agent, lines(reports(agent, text)), tmp_path)
     assert text in heard.error
     assert heard.busy == Busy(tries=5)
+
+
+#: What Codex prints again and again if the connection to its model is refused.
+WAITS = {
+    "type": "error",
+    "message": "Reconnecting... waiting for network (Connection failed: error sending request)",
+}
+
+
+def test_codex_that_waits_for_a_refused_connection_without_end_is_busy(tmp_path) -> None:
+    began = {"type": "turn.started"}
+    heard = Heard(CODEX, lines(began, WAITS, WAITS, WAITS), tmp_path)
+    assert "waiting for network" in heard.error
+    assert (heard.is_stuck, heard.busy) == (True, Busy(tries=5))
+    heard = Heard(CODEX, lines(began, WAITS, WAITS, message("Hi."), WAITS, WAITS), tmp_path)
+    assert (heard.is_stuck, heard.busy, heard.answer) == (False, None, "Hi.")
 
 
 @pytest.mark.parametrize("agent", [CLAUDE, CODEX], ids=["claude", "codex"])
