@@ -221,18 +221,18 @@ def test_a_failure_that_is_no_lost_thread_begins_no_new_conversation(body) -> No
 #: Prints the model that it was started with.
 MODEL = """
 import json, sys
-print(json.dumps({"says": " ".join(sys.argv[1:]) + " RETRY", "id": "t"}))
+print(json.dumps({"says": " ".join(sys.argv[1:]) + "\\nRETRY", "id": "t"}))
 """
 
 
 @pytest.mark.parametrize(
     ("command", "takes", "own", "asked"),
     [
-        ("judge", True, None, "--model big RETRY"),
-        ("judge", True, "small", "--model small RETRY"),
+        ("judge", True, None, "--model big\nRETRY"),
+        ("judge", True, "small", "--model small\nRETRY"),
         ("judge", False, None, "RETRY"),
         ("codex", True, None, "RETRY"),
-        ("claude", True, None, "--model big RETRY"),
+        ("claude", True, None, "--model big\nRETRY"),
     ],
 )
 def test_an_agent_that_a_checker_names_is_asked_for_the_doer_s_model(
@@ -379,7 +379,8 @@ def test_an_agent_that_says_it_is_busy_comes_again_later(body, tmp_path) -> None
 def test_a_checker_costs_too_and_what_it_was_told_is_kept(body) -> None:
     outcome = body(Action.CHECK, {"checker": {"agent": "talker", "prompt": "Is it good?"}})
     assert outcome.verdict == "retry"
-    assert outcome.usage == Usage(cost_usd=0.5, input_tokens=30, output_tokens=4)
+    twice = Usage(cost_usd=1.0, input_tokens=60, output_tokens=8)
+    assert outcome.usage == twice, "it gave no verdict, and was asked once more"
     assert "Is it good?" in outcome.prompt
 
 
