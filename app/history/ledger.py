@@ -56,6 +56,8 @@ def entry_of(
         checks=[check for check in checks if isinstance(check, dict)],
         decided_by=outcome.decided_by,
         changed_by_checkers=_changed(value.get("changed_by_checkers")),
+        tests_changed=_names(value.get("tests_changed")),
+        checker_changed=_names(value.get("checker_changed")),
         not_compared=str(value["not_compared"]) if "not_compared" in value else None,
         started_ms=began if isinstance(began, int) else outcome.started_ms,
         ended_ms=outcome.ended_ms,
@@ -68,6 +70,10 @@ def entry_of(
 def _changed(facts: JsonValue) -> ChangedByCheckers | None:
     """What the judge saw in the working folder."""
     return ChangedByCheckers.model_validate(facts) if facts else None
+
+
+def _names(value: JsonValue) -> list[str]:
+    return [str(one) for one in value] if isinstance(value, list) else []
 
 
 def _doer(block: str, grant: Grant, inputs: Mapping[str, JsonValue], *, is_merge: bool) -> str:

@@ -90,11 +90,16 @@ class Settling(NamedTuple):
 
 
 class FolderState(NamedTuple):
-    """The state of a working folder after the last attempt."""
+    """The recorded states of a working folder."""
 
+    #: After the last attempt.
     digest: str | None
     #: Whether the session was stopped since, so that the folder may have changed.
     compare: bool
+    #: After the last doer: the work that is judged and committed.
+    work: str | None = None
+    #: When the run of the step's loop began.
+    base: str | None = None
 
 
 class Attempts:
@@ -233,15 +238,17 @@ class Attempts:
         self._transitions.after(ref, answer)
         return answer
 
-    def folder_state(self, ref: SessionRef) -> FolderState:
-        """Read the last digest of a session's folder, and whether it may have changed since."""
-        found = self._store.values(ref, "session", ["digest", "compare"])
-        return FolderState(found.get("digest"), "compare" in found)
+    def folder_state(self, ref: SessionRef, address: str = "") -> FolderState:
+        """Read the recorded states of a session's folder, as of the step at an address."""
+        base = f"base|{loop_run_of(address)}"
+        found = self._store.values(ref, "session", ["digest", "compare", "work", base])
+        work = found.get("work", "").partition(" ")[2] or None
+        return FolderState(found.get("digest"), "compare" in found, work, found.get(base))
 
-    def recorded_work(self, ref: SessionRef) -> str | None:
-        """Read the digest of the work of a session as its last doer left it; None if unknown."""
-        found = self._store.values(ref, "session", ["work"])
-        return found.get("work", "").partition(" ")[2] or None
+    def record_base(self, ref: SessionRef, address: str, digest: str) -> None:
+        """Record the state of the folder before the first doer of a run of a loop, once."""
+        arguments: dict[str, JsonValue] = {"base": digest, "loop": loop_run_of(address)}
+        self._transitions.run("own_folder", ref, arguments)
 
     def settle(
         self,
@@ -396,6 +403,15 @@ class Attempts:
             "nonce": grant.nonce,
             "lease_ms": self._settings.lease_ms,
         }
+
+
+def loop_run_of(address: str) -> str:
+    """Returns the run of the innermost loop around a step; '' for a step in none.
+
+    >>> loop_run_of("green~1[2]/check.lint"), loop_run_of("fetch")
+    ('green~1', '')
+    """
+    return turn_of(block_of(address)) if "/" in address else ""
 
 
 @lru_cache(maxsize=256)

@@ -40,7 +40,7 @@ from workers.attempt.settle import Held, Settled, Settler, retry_while_away
 from workers.attempt.step_folder import StepFolders, origin_of
 from workers.attempt.workspace_step import diff_target, own_worktree
 from workers.checkers.check import QuickCheck, quick_check
-from workers.folders.check_round import CheckRound, compare_round
+from workers.folders.check_round import CheckRound, compare_round, diff_of_loop
 from workers.folders.spill import attempt_folder
 from workers.folders.work_diff import Look, needs_snapshot, start_diff
 from workers.processes import environment
@@ -324,13 +324,26 @@ class Attempts:
             return None
         attempts, root = self._engine.attempts, self._folders.worktrees
         spill, top = Path(self._engine.settings.spill), own_worktree(work, root)
-        if compares:
-            recorded = retry_while_away(lambda: attempts.recorded_work(work.ref), lease)
-            return compare_round(work, spill, recorded, top)
-        left = retry_while_away(lambda: attempts.folder_state(work.ref), lease)
+        at = work.grant.address
+        left = retry_while_away(lambda: attempts.folder_state(work.ref, at), lease)
         if left is None:
             return None
-        return start_diff(work, left, spill, diff_target(work, root), top)
+        if compares:
+            return compare_round(work, spill, left, top)
+        look = start_diff(work, left, spill, diff_target(work, root), top)
+        before = look.before
+        if work.step.action is Action.AGENT and left.base is None and before is not None:
+            retry_while_away(lambda: attempts.record_base(work.ref, at, before), lease)
+        return look
+
+    def _work_diff(self, work: Work, lease: Lease) -> str:
+        """The diff of the work that a check judges."""
+        attempts, at = self._engine.attempts, work.grant.address
+        state = retry_while_away(lambda: attempts.folder_state(work.ref, at), lease)
+        if state is None or work.cwd is None:
+            return ""
+        top = own_worktree(work, self._folders.worktrees)
+        return diff_of_loop(work, state, Path(self._engine.settings.spill), top)
 
     def _look_at_stopped_check(self, work: Work) -> Look | None:
         """Snapshot the folder of a check that was ended, so that its changes are no person's."""
@@ -410,6 +423,7 @@ class Attempts:
             copy_max=settings.copy_max,
             on_workspace=folders.record,
             recorded_work=folders.recorded_work,
+            work_diff=partial(self._work_diff, work, lease),
             reserve=folders.reserve,
             release=folders.release,
             store=self._engine.store.expected_id() or "",

@@ -29,7 +29,7 @@ class FolderRecords:
     def recorded_work(self) -> str | None:
         """Read the digest of the session's work as its last doer left it; None if unknown."""
         return retry_while_away(
-            lambda: self._engine.attempts.recorded_work(self._lease.ref), self._lease
+            lambda: self._engine.attempts.folder_state(self._lease.ref).work, self._lease
         )
 
     def reserve(

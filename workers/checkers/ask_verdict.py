@@ -32,7 +32,7 @@ def ask_verdict(
     first = ask(
         task,
         name,
-        checker_prompt(given, new_nonce()),
+        checker_prompt(given, new_nonce(), task.work_diff()),
         role="checker",
         model=model,
         timeout_s=timeout_s,

@@ -7,14 +7,15 @@ back; in a user's folder it may be what a person has saved, and stays.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Literal
 
 from app.domain.outcomes import Outcome
-from app.operations.attempts import Work
+from app.operations.attempts import FolderState, Work
 from app.redaction import without_keys
 from app.truncate import cut
+from workers.folders.judging_files import judging_files
 from workers.folders.work_diff import SNAPSHOTS, pack_diff
 from workers.folders.worktree import SnapshotLost, Worktree
 
@@ -34,8 +35,19 @@ class CheckRound:
     #: For the settle, as of a doer's look: no state is judged anew, and none came from outside.
     changed, work = False, None
 
-    def __init__(self, tree: Worktree, shelf: Path, work: str, address: str, *, own: bool) -> None:
+    def __init__(
+        self,
+        tree: Worktree,
+        shelf: Path,
+        work: str,
+        address: str,
+        *,
+        own: bool,
+        changed: Sequence[str] = (),
+    ) -> None:
         self._tree = tree
+        #: Changed files that the judgement depends on.
+        self._judging = judging_files(changed)
         self._work = work
         self._address = address
         self._marker = shelf / _ROUND
@@ -54,6 +66,9 @@ class CheckRound:
     def add_diff(self, outcome: Outcome, secrets: Collection[str]) -> Outcome:
         """Add what has changed to a judge's outcome; `patch` is the diff without secrets."""
         value = outcome.value if isinstance(outcome.value, dict) else {}
+        for name, files in self._judging.items():
+            value = {**value, name: [without_keys(str(one), secrets) for one in files]}
+        outcome = outcome.model_copy(update={"value": value})
         if self.why_not is not None:
             return outcome.model_copy(update={"value": {**value, "not_compared": self.why_not}})
         if not self.files:
@@ -112,17 +127,25 @@ class CheckRound:
         )
 
 
+def diff_of_loop(work: Work, state: FolderState, spill: Path, top: Path | None) -> str:
+    """Returns the diff of all work since a loop's run began; '' if a state is unknown."""
+    tree = Worktree(top or Path(str(work.cwd)), spill / work.ref.id / SNAPSHOTS)
+    return tree.patch(state.base, state.work) or ""
+
+
 def compare_round(
-    work: Work, spill: Path, recorded: str | None, top: Path | None
+    work: Work, spill: Path, state: FolderState, top: Path | None
 ) -> CheckRound | None:
     """Compares a judge's folder with the recorded work; None if no work is recorded.
 
     `top` is the session's own worktree. What has changed while the session was stopped may be a
     person's, and is not put back.
     """
-    if work.cwd is None or not (recorded or "").startswith("git:"):
+    recorded = state.work
+    if work.cwd is None or recorded is None or not recorded.startswith("git:"):
         return None
     shelf = spill / work.ref.id / SNAPSHOTS
     tree = Worktree(top or work.cwd, shelf, is_own=top is not None)
     own = top is not None and not work.grant.compare
-    return CheckRound(tree, shelf, str(recorded), work.grant.address, own=own)
+    changed = tree.changed_names(state.base, recorded)
+    return CheckRound(tree, shelf, recorded, work.grant.address, own=own, changed=changed)

@@ -53,6 +53,8 @@ class Look:
         self.patch: str | None = None
         #: The state that checkers judge and that is committed, with the time of its snapshot.
         self.work: str | None = None
+        #: The state of the folder before the attempt; None if it is unknown.
+        self.before: str | None = None
         if left.digest is None or left.compare or not tree.knows(left.digest):
             found = tree.snapshot()
             self.changed = (
@@ -60,8 +62,9 @@ class Look:
             )
             if not tree.knows(left.digest):
                 self._before, self._failure = found, tree.failure
+        self.before = self._before if whole is None else whole.snapshot()
         if self.changed and not keeps:  # by a person, before a step that only judges
-            self._record_work(tree.snapshot() if whole is None else whole.snapshot())
+            self._record_work(tree.snapshot() if whole is None else self.before)
 
     def digest(self) -> str | None:
         """Compute the current digest of the working folder; None if that is too slow or fails."""

@@ -157,6 +157,7 @@ class Worktree:
         self._deadline = time.monotonic() + SNAPSHOT_S
         options = ("-r", "-p", "-M", "--no-ext-diff", "--no-textconv", "--no-color")
         try:
+            self._find_objects()
             return self._truncated_output("diff-tree", *options, old, new)
         except subprocess.TimeoutExpired:
             self.failure = "slow"
@@ -171,6 +172,7 @@ class Worktree:
             return []
         self._deadline = time.monotonic() + SNAPSHOT_S
         try:
+            self._find_objects()
             listed = self._run_git("diff-tree", "-r", "-z", "--name-only", "--no-renames", old, new)
         except (OSError, subprocess.SubprocessError):
             return []
@@ -301,6 +303,11 @@ class Worktree:
                 **self._without_filters(),
             }
         return prefix.strip("\n")
+
+    def _find_objects(self) -> None:
+        """Let git find the objects of the snapshots, unless it does already."""
+        if self._env is None:
+            self._open_repository()
 
     def _without_filters(self) -> dict[str, str]:
         """Variables that disable the repository's filters. Raises OSError if git disobeys."""

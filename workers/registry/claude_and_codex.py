@@ -23,17 +23,19 @@ _CODEX_BUSY_MESSAGES = (
     "We’re currently experiencing high demand, which may cause temporary errors.",  # noqa: RUF001
 )
 
-#: What Claude Code may call without asking a person: its shell, and the tools of this project.
-_CLAUDE_TOOLS = "Bash,mcp__leadhand__*"
+#: What Claude Code may call without asking a person: tools of its own, and those of this project.
+_PROJECT_TOOLS = "mcp__leadhand__*"
+_READ_TOOLS = "Read,Grep,Glob"
 
 _CLAUDE = Agent(
     command=(
         *("claude", "-p", "--output-format", "stream-json", "--verbose"),
         *("--mcp-config", "{mcp_config}"),
     ),
-    # No person can approve a tool call: a doer may edit and run, a checker may read and run.
-    doer_args=("--permission-mode", "acceptEdits", "--allowedTools", _CLAUDE_TOOLS),
-    checker_args=("--allowedTools", _CLAUDE_TOOLS, "--disallowedTools", "Edit,Write,NotebookEdit"),
+    # No person can approve a tool call: a doer may edit and run, a checker may only read. What it
+    # is not offered, the user's own permissions cannot allow.
+    doer_args=("--permission-mode", "acceptEdits", "--allowedTools", f"Bash,{_PROJECT_TOOLS}"),
+    checker_args=("--tools", _READ_TOOLS, "--allowedTools", f"{_READ_TOOLS},{_PROJECT_TOOLS}"),
     model_args=("--model", "{model}"),
     # Each turn gets its own session id, so that the next turn does not resume a failed one.
     resume_args=("--resume", "{thread}", "--fork-session"),

@@ -78,6 +78,8 @@ class BodyTask:
     on_workspace: Callable[[Mapping[str, JsonValue]], None] = field(default=lambda _: None)
     #: Returns the digest of the session's work as its last doer left it, if it is recorded.
     recorded_work: Callable[[], str | None] = field(default=lambda: None)
+    #: Returns the diff of the loop's work, which a checker judges; '' where it is unknown.
+    work_diff: Callable[[], str] = field(default=str)
     #: Reserves the folder of a session in one of these statuses for so many seconds, and returns
     #: its status if that is another one; None if the attempt is lost. And releases it.
     reserve: Callable[[str, Collection[SessionStatus], float], str | None] = field(

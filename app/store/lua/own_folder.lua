@@ -1,7 +1,8 @@
 -- Records what a worker did with the folder that a session has to itself: made it, applied its work, removed it.
 -- Or reserves it: until then, or until it is released, the session is not resumed.
 -- Arguments: facts (name -> value; false or an empty text removes an earlier fact of that name);
---   instead: hold_ms and from (statuses in which the folder can be reserved), or release
+--   instead: hold_ms and from (statuses in which the folder can be reserved), or release; or base (the state of the
+--   working folder, whosever it is, when the run `loop` of a loop began: only the first one counts)
 -- Returns: recorded | repeated | reserved | released | refused(status) | gone
 --- @requires transaction
 local function reserve(tx)
@@ -21,6 +22,10 @@ return function(tx)
   if tx.args.release then
     redis.call('HDEL', tx.keys.session, 'folder_reserved')
     return transaction.reply(tx, 'released')
+  end
+  if tx.args.base then
+    local is_new = redis.call('HSETNX', tx.keys.session, 'base|' .. tx.args.loop, tx.args.base) == 1
+    return transaction.reply(tx, is_new and 'recorded' or 'repeated')
   end
   local text = redis.call('HGET', tx.keys.session, 'own_folder')
   local known, changed = cjson.decode(text and text ~= '' and text or '{}'), false

@@ -221,6 +221,10 @@ def _folder_lines(entry: LedgerEntry) -> Iterator[str]:
         more = f" and {changed.count - len(changed.files)} more"
         more = more if changed.count > len(changed.files) else ""
         yield f"  changed while checkers ran, {end}: {files}{more}"
+    kinds = (("tests", entry.tests_changed), ("configures checks", entry.checker_changed))
+    for what, names in kinds:
+        if names:
+            yield f"  changed by the work ({what}): {', '.join(map(plain, names))}"
     if entry.not_compared is not None:
         yield f"  folder not compared after the checkers: {plain(entry.not_compared)}"
 

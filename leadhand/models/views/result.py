@@ -45,6 +45,10 @@ class LedgerEntry(View):
     #: None if nothing has changed, or if the folder was not compared, for which there is a reason.
     changed_by_checkers: ChangedByCheckers | None = None
     not_compared: str | None = None
+    #: Files that the loop's doers have changed and the judgement depends on: tests, and files that
+    #: configure a checker's program. The first ones of each.
+    tests_changed: list[str] = []
+    checker_changed: list[str] = []
     started_ms: int | None = None
     ended_ms: int | None = None
     #: For all attempts of the iteration; cost is null if no agent reported one.

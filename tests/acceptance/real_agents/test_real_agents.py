@@ -132,7 +132,7 @@ class World:
 
 
 def is_of_ours(asked: Asked) -> bool:
-    return asked.path != "/v1/messages" or "Bash" in asked.tools
+    return asked.path != "/v1/messages" or not {"Bash", "Read"}.isdisjoint(asked.tools)
 
 
 @pytest.fixture
@@ -152,11 +152,12 @@ def agent_step(name: str, task: str, agent: str, **more: object) -> Step:
 
 
 def test_a_doer_writes_by_a_real_tool_call_and_a_checker_judges_it(world) -> None:
-    judged = Counter[str]()
+    judged, offered = Counter[str](), set[str]()
 
     def answer(asked: Asked) -> Reply:
         if "You are the checker" in asked.prompt:
             judged[asked.path] += 1
+            offered.update(asked.tools if asked.path == "/v1/messages" else ())
             good = judged[asked.path] == 2
             return Say("Good.\nACCEPT" if good else "Once more.\nRETRY", 500, 20)
         return Say("It is written.") if asked.results else Use("echo turn >> made.txt")
@@ -180,6 +181,7 @@ def test_a_doer_writes_by_a_real_tool_call_and_a_checker_judges_it(world) -> Non
         counters = world.engine.queries.session(session).counters
         assert (counters.input_tokens, counters.output_tokens) == (5000, 440)
         assert (counters.cost_usd > 0) is (agent == "claude"), "codex tells no cost"
+    assert {one for one in offered if not one.startswith("mcp__")} == {"Read", "Grep", "Glob"}
     told = [asked for asked in world.model.asked if "Checker Feedback" in asked.prompt]
     assert {WHO[asked.path] for asked in told if "Once more." in asked.prompt} == {
         "claude",

@@ -124,3 +124,31 @@ def test_round_that_was_killed_while_it_was_put_back_is_recorded_whole(
     entry = sessions.engine.queries.ledger(killed).items[0]
     assert entry.changed_by_checkers == ChangedByCheckers(files=CHANGED, count=4, put_back=True)
     assert git(repo, "show", f"leadhand/{killed}:a.txt") == "work"
+
+
+def test_tests_and_files_that_configure_a_checker_are_named_if_the_loop_has_changed_them(
+    sessions: Sessions, repo: Path
+) -> None:
+    """Also those of an earlier iteration: the work of a loop is all since it began."""
+    doer = {
+        "command": "if test -e conftest.py; then echo x > a.txt; else echo x > conftest.py;"
+        " mkdir tests; echo x > tests/data.json; fi"
+    }
+    session = submit(sessions, repo, "test -e a.txt", doer=doer)
+    first, second = sessions.engine.queries.ledger(session).items
+    assert (first.verdict, second.verdict) == ("retry", "accept")
+    assert second.tests_changed == ["tests/data.json"]
+    assert second.checker_changed == ["conftest.py"]
+
+
+def test_judge_is_shown_the_diff_of_the_loops_work(sessions: Sessions, repo: Path) -> None:
+    doer = {"command": "if test -e one; then echo second > two; else echo first > one; fi"}
+    (repo.parent / "agents.toml").write_text(
+        "[agents.reads]\n"
+        """command = ["sh", "-c", 'case "$(cat)" in *BEGIN*+first*+second*END*) echo ACCEPT;;"""
+        """ *) echo RETRY;; esac']\n"""
+    )
+    asks = {"prompt": "Is it good?", "agent": "reads"}
+    session = submit(sessions, repo / "sub", "", doer=doer, checkers=[asks])
+    verdicts = [one.verdict for one in sessions.engine.queries.ledger(session).items]
+    assert verdicts == ["retry", "accept"]

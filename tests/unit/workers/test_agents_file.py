@@ -73,8 +73,8 @@ def test_claude_and_codex_are_ready_made_and_can_be_replaced(tmp_path) -> None:
     assert claude.argv(prompt="go", model="opus", role="checker", mcp_config="/s/mcp.json") == (
         *("claude", "-p", "--output-format", "stream-json", "--verbose"),
         *("--mcp-config", "/s/mcp.json"),
-        *("--allowedTools", "Bash,mcp__leadhand__*"),
-        *("--disallowedTools", "Edit,Write,NotebookEdit"),
+        *("--tools", "Read,Grep,Glob"),
+        *("--allowedTools", "Read,Grep,Glob,mcp__leadhand__*"),
         *("--model", "opus"),
     )
 

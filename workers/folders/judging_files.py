@@ -1,0 +1,57 @@
+"""Finds the changed files that a judgement depends on: tests, and what configures checkers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from pathlib import PurePosixPath
+
+from pydantic import JsonValue
+
+#: The most files of each kind that are named.
+NAMED = 20
+#: Names of files that configure a test runner, linter or build, and of scripts that start them.
+_CONFIGURES = (
+    "conftest.py", "sitecustomize.py", "usercustomize.py", "*.pth",
+    "pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml", "tox.ini", "tox.toml", "setup.cfg",
+    "pyproject.toml", "noxfile.py", ".coveragerc", "mypy.ini", ".mypy.ini", "ruff.toml",
+    ".ruff.toml", ".flake8", "package.json", "tsconfig*.json", "jest.config.*", "vitest.config.*",
+    "playwright.config.*", "karma.conf.*", ".mocharc*", ".eslintrc*", "eslint.config.*",
+    "Makefile", "makefile", "GNUmakefile", "justfile", "Justfile", "Taskfile.y*ml", "Cargo.toml",
+    "go.mod", "Rakefile", ".rspec", "phpunit.xml*", "pom.xml", "build.gradle*", "CMakeLists.txt",
+    ".gitlab-ci.yml", "azure-pipelines.yml", "Jenkinsfile", ".travis.yml", ".gitattributes",
+    ".gitignore",
+)  # fmt: skip
+#: Folders of which each file does.
+_CI_FOLDERS = ((".github", "workflows"), (".circleci",), (".ci",), (".cargo",))
+#: Names of test files, and of folders of tests.
+_TESTS = (
+    "test_*", "*_test.*", "*.test.*", "*.spec.*", "*_spec.*", "*Test.*", "*Tests.*", "*Spec.*",
+)  # fmt: skip
+_TEST_FOLDERS = frozenset({"test", "tests", "__tests__", "spec", "specs", "testdata"})
+
+
+def judging_files(changed: Iterable[str]) -> dict[str, list[JsonValue]]:
+    """Returns the first changed files of each kind; a kind without any is left out.
+
+    >>> judging_files(["src/a.py", "tests/test_a.py", "conftest.py"])
+    {'tests_changed': ['tests/test_a.py'], 'checker_changed': ['conftest.py']}
+    """
+    found: dict[str, list[JsonValue]] = {"tests_changed": [], "checker_changed": []}
+    for name in changed:
+        path = PurePosixPath(name)
+        if _configures(path):
+            found["checker_changed"].append(name)
+        elif _is_test(path):
+            found["tests_changed"].append(name)
+    return {kind: files[:NAMED] for kind, files in found.items() if files}
+
+
+def _configures(path: PurePosixPath) -> bool:
+    in_ci = any(path.parts[: len(one)] == one for one in _CI_FOLDERS)
+    return in_ci or any(fnmatchcase(path.name, pattern) for pattern in _CONFIGURES)
+
+
+def _is_test(path: PurePosixPath) -> bool:
+    in_folder = not _TEST_FOLDERS.isdisjoint(path.parts[:-1])
+    return in_folder or any(fnmatchcase(path.name, pattern) for pattern in _TESTS)
