@@ -455,9 +455,10 @@ def outcome_fields(outcome: Outcome) -> dict[str, JsonValue]:
 
 def _teaser(outcome: Outcome) -> str:
     """The beginning of an answer, the counts of tests, or the end of a failing program's output."""
-    if outcome.counts is not None and outcome.verdict == "accept":
+    counts = outcome.counts
+    if counts is not None and outcome.verdict == "accept" and not counts.failed:
         before = {"red": ", red before the work", "green": ", green before the work, too"}
-        return outcome.counts.text + before.get(outcome.baseline or "", "")
+        return counts.text + before.get(outcome.baseline or "", "")
     is_output = outcome.decided_by in ("exit_code", "raised") and outcome.verdict != "accept"
     return last_lines(outcome.text, TEASER) if is_output else outcome.text[:TEASER]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 
 import pytest
+from pydantic import JsonValue
 
 from leadhand import errors
 from leadhand.cli.commands.show import in_order_of_time, why_no_diffs
@@ -278,3 +279,15 @@ def test_the_reason_for_no_diffs_is_one_sentence(
 ) -> None:
     none = NoDiffs(why=why, folder=None if why == "no_folder" else "/f")
     assert why_no_diffs(none, [], iteration) == f"no changes are stored: {text}"
+
+
+def test_ledger_shows_the_tests_of_a_check_and_whether_it_is_flaky() -> None:
+    counts = {"passed": 12, "failed": 0, "skipped": 3, "collected": 15}
+    checks: list[dict[str, JsonValue]] = [
+        {"name": "pytest", "verdict": "accept", "counts": counts},
+        {"name": "flips", "verdict": "retry", "counts": None, "flaky": ["a::b"]},
+    ]
+    entry = LedgerEntry(loop="loop", run=1, iteration=1, verdict="accept", checks=checks)
+    lines = list(session_lines(ended_session("loop", "loop~1"), [entry]))
+    assert "  pytest: accept, 12 passed, 3 skipped" in lines
+    assert "  flips: flaky" in lines

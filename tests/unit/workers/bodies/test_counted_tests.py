@@ -9,6 +9,7 @@ import pytest
 
 from app.domain.outcomes import Outcome
 from app.domain.program import Action
+from app.operations.attempts import outcome_fields
 from leadhand.models.counts import Counts
 from tests.unit.workers.bodies.running import checking
 
@@ -49,6 +50,7 @@ def test_pytest_s_report_is_counted_and_not_mentioned(check, tmp_path: Path) -> 
     }
     outcome = check(PYTEST, files)
     assert outcome.counts == Counts(passed=2, failed=0, skipped=2, collected=4)
+    assert outcome_fields(outcome)["text"] == "2 passed, 2 skipped"
     assert "2 passed" in outcome.text
     assert "report.xml" not in outcome.text, "its path differs in each attempt"
     assert [path.name for path in (tmp_path / "spill").iterdir()] == ["result.md"]
