@@ -443,7 +443,7 @@ def _warnings(document: AnyDocument, program: Program) -> list[str]:
     commands = [one.get("command") for one in checks if isinstance(one, dict)]
     if isinstance(document, PlanDocument):
         commands += [one.command for one in document.checkers]
-    found = (hidden_exit_code(one) for one in commands if isinstance(one, str))
+    found = (hidden_exit_code(without_keys(one)) for one in commands if isinstance(one, str))
     return list(dict.fromkeys(text for text in found if text is not None))
 
 

@@ -10,6 +10,7 @@ from leadhand.models.plans import PlanDocument
 from tests.engine.world import World
 
 HIDDEN = "false | tee log.txt"
+KEY = "ghp_abcdefghABCDEFGH0123456789abcdefghAB"
 LOOP = {"task": "t", "checkers": [HIDDEN, HIDDEN, "pytest -q"]}
 DOCUMENTS = [
     LoopDocument.model_validate({**LOOP, "doer": {"command": "true"}}),
@@ -21,6 +22,18 @@ DOCUMENTS = [
         {"request": "r", "doer": {"command": "true"}, "checkers": [HIDDEN]}
     ),
 ]
+
+
+def test_key_in_a_command_is_redacted_before_the_warning_is_cut(store_url: str) -> None:
+    engine = World(store_url).engine
+    command = f"curl {'y' * 85} {KEY} | tee log"
+    document = LoopDocument.model_validate(
+        {"task": "t", "checkers": [command], "doer": {"command": "true"}}
+    )
+    made = engine.submit.document(document, free=True)
+    [warning] = engine.queries.session(made.session).warnings
+    assert "[redacted]" in warning
+    assert KEY[:20] not in warning
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda one: one.kind)

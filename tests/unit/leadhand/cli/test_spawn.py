@@ -152,3 +152,13 @@ def test_spawn_prints_exactly_one_object(script: Script, leadhand: Leadhand) -> 
     } == {"verdict": "accept", "iterations": 2, "result_text": "the work", "exit_reason": ""}
     assert result["history"][0]["checks"] == [REFUSED]
     assert result["session_id"] == "00000000"
+
+
+@pytest.mark.parametrize("way", ["--json", "--detach"])
+def test_spawn_prints_the_warnings_of_the_submit(
+    script: Script, leadhand: Leadhand, way: str
+) -> None:
+    script.about = {"warnings": ["the exit code of 'false | tee log' is that of tee"]}
+    code, _, err = leadhand("spawn", "t", "--checker", "false | tee log", way)
+    assert code == 0
+    assert err.startswith("leadhand: warning: the exit code of 'false | tee log' is that of tee\n")
