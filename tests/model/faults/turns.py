@@ -14,13 +14,13 @@ FAULTS = (
     Fault(
         "a turn closes over its children",
         "lib/turns",
-        "  if children.abort_below(tx, turn) then return end\n",
-        "  children.abort_below(tx, turn)\n",
+        "  if children.abort_below(tx, turn, last.has_child) then return end\n",
+        "  children.abort_below(tx, turn, last.has_child)\n",
     ),
     Fault(
         "children of a turn that ends are left alone",
         "lib/tree/children",
-        "if not children.outlives(tx, child) and abort(tx, child) then working = true end",
+        "if not continues and abort(tx, child) then working = true end",
         "if transaction.AT_WORK[children.status_of(tx, child)] then working = true end",
     ),
     Fault(
