@@ -108,8 +108,13 @@ def _baseline(loop: LoopDocument | PhaseDocument, phase: str = "") -> tuple[Step
             inputs={"checker": _literals({**_dump(checker), "name": name}), "is_baseline": True},
         )
         for name, checker in zip(check_names(loop.checkers), loop.checkers, strict=True)
-        if checker.command is not None
+        if _has_command(checker)
     )
+
+
+def _has_command(checker: Checker) -> bool:
+    """Whether it is a command or has gates."""
+    return checker.command is not None or checker.rubric is not None
 
 
 def _base_id(name: str, phase: str) -> str:
@@ -208,7 +213,7 @@ def _check(
     if asks and checker.model is None and (loop.checker_model or theirs):
         checker = checker.model_copy(update={"model": loop.checker_model or theirs})
     held = loop.quarantine if checker.command is not None else ()
-    has_base = loop.baseline and loop.max_iterations > 0 and checker.command is not None
+    has_base = loop.baseline and loop.max_iterations > 0 and _has_command(checker)
     return Step(
         id=f"check.{name}",
         action=Action.CHECK,

@@ -106,6 +106,8 @@ class Baseline(BaseModel):
     names: tuple[str, ...] = ()
     #: Whether it failed because tests failed (True), in spite of that (False), or is unknown.
     fails_with_tests: bool | None = None
+    #: Of a rubric: of each gate, by its command.
+    gates: dict[str, Baseline] = {}
 
 
 class Ruling(BaseModel):

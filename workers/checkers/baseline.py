@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
-from app.domain.outcomes import Baseline, Outcome
+from app.domain.outcomes import Baseline, BaselineWord, Outcome
 from app.domain.reasons import ReasonCode
 from app.truncate import cut
 from leadhand.models.counts import Counts
@@ -16,6 +17,7 @@ from workers.checkers.reports import TestRun
 from workers.folders.work_diff import SNAPSHOTS
 from workers.folders.worktree import SnapshotLost, Worktree
 from workers.processes.exit_outcome import add_process_facts, failed_outcome, why_not_started
+from workers.processes.process import ProcessResult
 from workers.task.task import BodyTask
 
 #: The most names of tests that are kept; without the names only the numbers are compared.
@@ -32,31 +34,56 @@ _FIRST = {
 }
 
 
-def run_baseline(
-    task: BodyTask, checker: Checker, *, timeout_s: float, cancel: threading.Event
-) -> Outcome:
-    """Runs the command; the outcome has no verdict. What it changed in the folder is named.
+class Found(NamedTuple):
+    """A baseline, the text for people, and the process that ended last."""
+
+    base: Baseline
+    text: str
+    result: ProcessResult | None
+
+
+def run_baseline(task: BodyTask, find: Callable[[], Found]) -> Outcome:
+    """Runs a check before the work; the outcome has no verdict. What changed a folder is named.
 
     In a worktree of the session's own that is put back.
     """
     folder = task.own_top or task.cwd
     tree = None if folder is None else Worktree(folder, task.spill.parent / SNAPSHOTS)
     before = tree.snapshot() if tree is not None else None
-    ran = run_command(task, checker, timeout_s=timeout_s, cancel=cancel)
-    if ran.result.cancelled:
-        return failed_outcome(ReasonCode.CANCELLED, "the baseline was cancelled", result=ran.result)
-    found = _baseline_of(ran)
+    found = find()
+    if found.result is not None and found.result.cancelled:
+        text = "the check before the work was cancelled"
+        return failed_outcome(ReasonCode.CANCELLED, text, result=found.result)
     outcome = Outcome(
         word="succeeded",
-        text=_text(found, ran),
-        value=found.model_dump(mode="json"),
-        counts=found.counts,
+        text=cut(f"{found.base.word} before the work{found.text}", _TEXT),
+        value=found.base.model_dump(mode="json"),
+        counts=found.base.counts,
         warning=None if tree is None else _changes(tree, before, own=task.own_top is not None),
     )
-    return add_process_facts(outcome, ran.result)
+    return outcome if found.result is None else add_process_facts(outcome, found.result)
 
 
-def _baseline_of(ran: CommandRun) -> Baseline:
+def find_by_command(
+    task: BodyTask, checker: Checker, *, timeout_s: float, cancel: threading.Event
+) -> Found:
+    """Runs a checker's command."""
+    ran = run_command(task, checker, timeout_s=timeout_s, cancel=cancel)
+    base = baseline_of(ran)
+    counts = f": {base.counts.text}" if base.counts is not None else ""
+    output = ran.result.stdout.text.strip() or ran.result.stderr.text.strip()
+    return Found(base, f"{counts}\n\n{output}".rstrip(), ran.result)
+
+
+def joined(gates: Mapping[str, Baseline]) -> Baseline:
+    """Returns the baseline of a rubric: red if a gate was red."""
+    words = {one.word for one in gates.values()} or {"unknown"}
+    word: BaselineWord = "red" if "red" in words else "green" if words == {"green"} else "unknown"
+    return Baseline(word=word, gates=dict(gates))
+
+
+def baseline_of(ran: CommandRun) -> Baseline:
+    """Returns what a run before the work says about the command."""
     tests = ran.tests
     if ran.result.timed_out or why_not_started(ran.result) is not None:
         return Baseline()
@@ -74,12 +101,6 @@ def _fails_with_tests(ran: CommandRun) -> bool | None:
     if not (counts.passed or counts.failed):
         return None
     return bool(counts.failed) is (ran.result.exit_code != 0)
-
-
-def _text(found: Baseline, ran: CommandRun) -> str:
-    counts = f": {found.counts.text}" if found.counts is not None else ""
-    output = ran.result.stdout.text.strip() or ran.result.stderr.text.strip()
-    return cut(f"{found.word} before the work{counts}\n\n{output}".rstrip(), _TEXT)
 
 
 def _changes(tree: Worktree, before: str | None, *, own: bool) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 from typing import NamedTuple
 
 from pydantic import JsonValue
@@ -11,9 +12,9 @@ from app.domain.outcomes import Outcome
 from leadhand.functions.arguments import offered_arguments
 from workers.agents.ask import agent_named
 from workers.checkers.ask_verdict import ask_verdict
-from workers.checkers.baseline import run_baseline
+from workers.checkers.baseline import find_by_command, run_baseline
 from workers.checkers.reruns import run_until_sure
-from workers.checkers.rubric_check import by_rubric
+from workers.checkers.rubric_check import by_rubric, find_by_rubric
 from workers.checkers.verdicts import (
     function_verdict,
     not_started,
@@ -29,7 +30,9 @@ def check(task: BodyTask, cancel: threading.Event) -> Outcome:
     given = CheckInputs.model_validate(task.inputs)
     timeout_s = min(given.checker.timeout_s, task.timeout_s)
     if given.is_baseline:
-        return run_baseline(task, given.checker, timeout_s=timeout_s, cancel=cancel)
+        by = find_by_command if given.checker.command is not None else find_by_rubric
+        find = partial(by, task, given.checker, timeout_s=timeout_s, cancel=cancel)
+        return run_baseline(task, find)
     if given.checker.command is not None:
         return run_until_sure(task, given, timeout_s=timeout_s, cancel=cancel)
     if given.checker.rubric is not None:

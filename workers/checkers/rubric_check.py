@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
-from app.domain.outcomes import Gate, Outcome, Ruling
+from app.domain.outcomes import Baseline, Gate, Outcome, Ruling
 from app.domain.reasons import ReasonCode
 from app.truncate import cut
 from leadhand.models.documents import Checker
 from leadhand.models.pipelines import hidden_exit_code
 from workers.agents.ask import agent_named
 from workers.checkers.ask_verdict import ask_verdict
+from workers.checkers.baseline import Found, baseline_of, compare, joined
 from workers.checkers.commands import CommandRun, run_command
 from workers.checkers.rubric import (
     TIMED_OUT,
@@ -53,7 +55,10 @@ def by_rubric(
         return not_started(f"rubric {name!r} cannot be read: {why}")
     if given.gates_only:
         rubric = rubric._replace(criteria="", nice="")
-    gates, result = _gates(task, rubric, deadline, cancel)
+    bases = given.base.gates if given.base is not None else {}
+    runs = _run_gates(task, rubric, deadline, cancel, bases)
+    gates = [_gate(line, ran) for line, ran in runs.items()]
+    result = [*runs.values()][-1].result if runs else None
     if result is not None and result.cancelled:
         return failed_outcome(
             ReasonCode.CANCELLED, "the rubric's check was cancelled", result=result
@@ -63,7 +68,7 @@ def by_rubric(
         asked = _asked(task, given, rubric, gates, deadline, cancel)
         if asked.word == "failed":
             return asked
-    outcome = _outcome(rubric, gates, asked, result)
+    outcome = compare(given.base, _outcome(rubric, gates, asked, result), None)
     # The file is not read at the submit, where other commands are looked at.
     hidden = [hidden_exit_code(line) for line in rubric.gates] if task.iteration == 1 else []
     warnings = [text for text in (outcome.warning, *hidden) if text is not None]
@@ -78,20 +83,38 @@ def _read(path: Path) -> Rubric:
     return parse_rubric(data.decode(errors="replace"))
 
 
-def _gates(
-    task: BodyTask, rubric: Rubric, deadline: float, cancel: threading.Event
-) -> tuple[list[Gate], ProcessResult | None]:
+def find_by_rubric(
+    task: BodyTask, checker: Checker, *, timeout_s: float, cancel: threading.Event
+) -> Found:
+    """Runs the gates of a rubric before the work; no agent is asked."""
+    try:
+        rubric = _read((task.origin or task.folder) / str(checker.rubric))
+    except (OSError, ValueError, RubricUnclear):
+        return Found(Baseline(), ": the rubric cannot be read", None)
+    runs = _run_gates(task, rubric, time.monotonic() + timeout_s, cancel, {})
+    bases = {line: baseline_of(ran) for line, ran in runs.items()}
+    text = "\n".join(["", "", *(f"- `{line}`: {base.word}" for line, base in bases.items())])
+    result = [*runs.values()][-1].result if runs else None
+    return Found(joined(bases), text.rstrip(), result)
+
+
+def _run_gates(
+    task: BodyTask,
+    rubric: Rubric,
+    deadline: float,
+    cancel: threading.Event,
+    bases: Mapping[str, Baseline],
+) -> dict[str, CommandRun]:
     """Runs every gate, also after one that failed."""
-    gates: list[Gate] = []
-    result = None
+    runs: dict[str, CommandRun] = {}
     for line in rubric.gates:
         left_s = max(0.1, deadline - time.monotonic())
-        ran = run_command(task, Checker(command=line), timeout_s=left_s, cancel=cancel)
-        result = ran.result
-        gates.append(_gate(line, ran))
-        if result.cancelled:
+        gate = Checker(command=line)
+        ran = run_command(task, gate, timeout_s=left_s, cancel=cancel, base=bases.get(line))
+        runs[line] = ran
+        if ran.result.cancelled:
             break
-    return gates, result
+    return runs
 
 
 def _gate(line: str, ran: CommandRun) -> Gate:

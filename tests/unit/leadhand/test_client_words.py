@@ -282,7 +282,7 @@ def test_the_reason_for_no_diffs_is_one_sentence(
 
 
 def test_ledger_shows_the_tests_of_a_check_and_whether_it_is_flaky() -> None:
-    counts = {"passed": 12, "failed": 0, "skipped": 3, "collected": 15}
+    counts: dict[str, JsonValue] = {"passed": 12, "failed": 0, "skipped": 3, "collected": 15}
     checks: list[dict[str, JsonValue]] = [
         {"name": "pytest", "verdict": "accept", "counts": counts},
         {"name": "flips", "verdict": "retry", "counts": None, "flaky": ["a::b"]},
