@@ -106,12 +106,14 @@ def own_path(inputs: Mapping[str, JsonValue], session: str, root: Path) -> Path 
 
 
 class Judged(NamedTuple):
-    """The work that was judged, and the files that differ from it by now."""
+    """The work that was judged, and what else is in the worktree by now."""
 
     work: Work | None
     left: Sequence[str] = ()
     #: The repositories in the worktree whose files are in the commit.
     nested: Sequence[str] = ()
+    #: The by-products in the worktree, which are in no commit.
+    left_out: Sequence[str] = ()
 
     def add_warning(self, outcome: Outcome) -> Outcome:
         """Name the files that are not in the commit, and the repositories that became files."""
@@ -127,6 +129,8 @@ class Judged(NamedTuple):
                 "the doer made git repositories of their own, whose files are in the commit without"
                 f" their history: {listed(self.nested)}"
             )
+        if self.left_out:
+            warnings.append(f"by-products are not in the commit: {listed(self.left_out)}")
         if not warnings:
             return outcome
         return outcome.model_copy(update={"warning": "; ".join(warnings)})
@@ -150,7 +154,7 @@ def judged_work(task: BodyTask, path: Path) -> Judged:
             f" {str(snapshots)!r}; retry the step that did it"
         )
     left = found.changed_names(recorded, now)
-    return Judged(Work(tree, snapshots / "objects"), left, found.nested())
+    return Judged(Work(tree, snapshots / "objects"), left, found.nested(), found.left_out())
 
 
 def _home_of(inputs: Mapping[str, JsonValue], session: str, root: Path) -> Home:

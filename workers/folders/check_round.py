@@ -43,9 +43,11 @@ class CheckRound:
         address: str,
         *,
         own: bool,
+        is_whole: bool = False,
         changed: Sequence[str] = (),
     ) -> None:
         self._tree = tree
+        self._is_whole = is_whole
         #: Changed files that the judgement depends on.
         self._judging = judging_files(changed)
         self._work = work
@@ -61,6 +63,8 @@ class CheckRound:
 
     def digest(self) -> str | None:
         """Return the digest of the folder as the next step finds it; None if it is unknown."""
+        if self._is_whole:
+            return None  # it is not that of the folder, which is within the worktree
         return self._work if self.put_back else self._left
 
     def add_diff(self, outcome: Outcome, secrets: Collection[str]) -> Outcome:
@@ -148,4 +152,12 @@ def compare_round(
     tree = Worktree(top or work.cwd, shelf, is_own=top is not None)
     own = top is not None and not work.grant.compare
     changed = tree.changed_names(state.base, recorded)
-    return CheckRound(tree, shelf, recorded, work.grant.address, own=own, changed=changed)
+    return CheckRound(
+        tree,
+        shelf,
+        recorded,
+        work.grant.address,
+        own=own,
+        is_whole=top not in (None, work.cwd),
+        changed=changed,
+    )

@@ -29,6 +29,7 @@ from leadhand.models.git_settings import (
     without_filters,
 )
 from workers.processes import environment
+from workers.processes.by_products import BY_PRODUCTS, is_by_product
 from workers.processes.nested_repositories import nested_in, open_nested
 from workers.processes.own_folders import claim_session_folder
 
@@ -44,6 +45,8 @@ PATCH_BYTES = 200_000
 FILES, READ_BYTES = 20_000, 512 * 1024 * 1024
 #: Folders that are not part of a snapshot.
 _NOT_WORK = frozenset({".leadhand", ".git"})
+#: Git's list of by-products.
+_BY_PRODUCTS = "".join(f"{pattern}\n" for pattern in BY_PRODUCTS).encode()
 #: Git settings without hooks, daemons, housekeeping and line-ending conversion.
 _PLAIN = (
     "core.fsmonitor=false", "core.untrackedCache=false", "core.hooksPath=/dev/null", "gc.auto=0",
@@ -262,7 +265,9 @@ class Worktree:
 
     def _add_all(self) -> None:
         """Bring the index up to date; a repository in the folder without a commit is left out."""
-        add = ("add", "-A", "--", ".", ":(exclude,glob)**/.leadhand/**")
+        setting = f"core.excludesFile={self._write_excludes()}"
+        add = ("-c", setting, "add", "-A", "--", ".", ":(exclude,glob)**/.leadhand/**")
+        self._add_tracked_by_products()
         try:
             self._git(*add)
         except subprocess.CalledProcessError:
@@ -270,6 +275,43 @@ class Worktree:
             if not nested:
                 raise
             self._git(*add, *(f":(exclude,literal){one}" for one in nested))
+
+    def _write_excludes(self) -> Path:
+        """Write what no snapshot has unless it is tracked: by-products, and the user's own list."""
+        config = self._environment(own=False)
+        home = Path(config.get("XDG_CONFIG_HOME") or Path(config.get("HOME", "/"), ".config"))
+        try:
+            named = self._git("config", "--type=path", "core.excludesFile", own=False)
+        except subprocess.CalledProcessError as error:
+            if error.returncode != 1:  # which means that there is none
+                raise
+            named = ""
+        theirs, excludes = (
+            Path(named) if named else home / "git" / "ignore",
+            self._shelf / "excludes",
+        )
+        listed = theirs.read_bytes() if theirs.is_file() else b""
+        excludes.write_bytes(listed + b"\n" + _BY_PRODUCTS)
+        (self._shelf / "by-products").write_bytes(_BY_PRODUCTS)
+        return excludes
+
+    def _add_tracked_by_products(self) -> None:
+        """Bring by-products that the folder's own index has into the index of the snapshots."""
+        patterns = str(self._shelf / "by-products")
+        tracked = self._run_git("ls-files", "-z", "-c", "-i", "-X", patterns, "--", ".", own=False)
+        names = [os.fsdecode(name) for name in tracked.split(b"\0") if name]
+        for at in range(0, len(names), 500):
+            self._git("update-index", "--add", "--remove", "--", *names[at : at + 500])
+
+    def left_out(self) -> list[str]:
+        """Return the by-products in the folder that git neither tracks nor ignores."""
+        self._deadline = time.monotonic() + SNAPSHOT_S
+        options = ("-o", "--exclude-standard", "--directory", "--no-empty-directory")
+        try:
+            listed = self._run_git("ls-files", "-z", *options, own=False).split(b"\0")
+        except (OSError, subprocess.SubprocessError):
+            return []
+        return [name for one in listed if is_by_product(name := os.fsdecode(one))]
 
     def _raw(self, *arguments: str) -> str:
         return os.fsdecode(self._run_git(*arguments))
@@ -430,8 +472,9 @@ def _is_link(line: bytes) -> bool:
 def _walk(folder: Path) -> Iterator[Path]:
     """Every file and link below the folder, in a stable order."""
     for above, names, files in os.walk(folder):
-        names[:] = sorted(name for name in names if name not in _NOT_WORK)
+        names[:] = sorted(one for one in names if one not in _NOT_WORK and not is_by_product(one))
         links = [name for name in names if Path(above, name).is_symlink()]
+        files = [name for name in files if not is_by_product(name)]
         yield from (Path(above, name) for name in sorted([*files, *links]))
 
 

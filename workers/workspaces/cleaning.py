@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from app.domain.merges import MERGE_FOLDER
+from workers.processes.by_products import is_by_product
 from workers.workspaces import worktrees
 from workers.workspaces.copy_back import digests_file, is_unchanged
 from workers.workspaces.git import Git, WorkspaceRefused
@@ -97,7 +98,7 @@ def _clean_worktree(git: Git, place: Place, record: Record, *, force: bool) -> R
         return Removed(kept=why)
     if path.exists() and not record.ready:
         shutil.rmtree(path)
-    worktrees.remove(git, path, has_submodules=bool(submodules))
+    worktrees.remove(git, path, force=bool(submodules) or _has_by_products(git, path))
     tip = worktrees.tip(git, branch)
     deletes = is_merged and tip is not None and not worktrees.holder_of(git, branch)
     if deletes:
@@ -136,7 +137,7 @@ def _secure(git: Git, path: Path, branch: str, *, force: bool) -> None:
     """
     if not branch and not worktrees.is_on_a_ref(git, path):
         raise WorkspaceRefused("it has commits that are on no branch; create one for them first")
-    if not worktrees.has_changes(git.at(path)):
+    if not _changes(git.at(path)):
         return
     if not branch:
         raise WorkspaceRefused("it has changes and is on no branch; commit them to one first")
@@ -148,6 +149,20 @@ def _secure(git: Git, path: Path, branch: str, *, force: bool) -> None:
         worktrees.keep_beside(git, path, branch)
     else:
         worktrees.keep_unfinished(git, path, branch)
+
+
+def _changes(here: Git) -> list[str]:
+    """The uncommitted changes in a worktree, without by-products."""
+    entries = here("status", "--porcelain", "-z", "--untracked-files=normal").split("\0")
+    return [one for one in entries if one and not (one[:2] == "??" and is_by_product(one[3:]))]
+
+
+def _has_by_products(git: Git, path: Path) -> bool:
+    """Whether by-products are all that keeps git from removing a worktree."""
+    if not path.exists():
+        return False
+    here = git.at(path)
+    return worktrees.has_changes(here) and not _changes(here)
 
 
 def _is_merged(git: Git, place: Place, record: Record) -> bool:

@@ -159,12 +159,12 @@ def unfinished_branch(branch: str) -> str:
     return f"{branch}-unfinished"
 
 
-def remove(git: Git, path: Path, *, has_submodules: bool = False) -> None:
+def remove(git: Git, path: Path, *, force: bool = False) -> None:
     """Removes a worktree, or git's record of a missing one. Raises GitFailed if it has changes."""
     if path.exists():
-        # Git removes none with filled submodules, unless it is forced to.
-        force = ("--force",) if has_submodules else ()
-        git("worktree", "remove", *force, str(path))
+        # Git removes none with filled submodules or untracked files, unless it is forced to.
+        forced = ("--force",) if force else ()
+        git("worktree", "remove", *forced, str(path))
     else:
         forget(git, path)
 

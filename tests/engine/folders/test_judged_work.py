@@ -8,11 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from app.domain.ids import SessionRef
 from leadhand.models.views import ChangedByCheckers
 from tests.engine.folders.test_fork_worktree import DOCUMENT, Sessions
 from tests.unit.workers.folders.repositories import git, make_repository
 from workers.attempt.settle import Settler
 from workers.folders.worktree import Worktree
+from workers.workspaces.git import Git
+from workers.workspaces.own_folders import Home, discard_folder
 from workers.workspaces.rescue import WorktreeRescue
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
@@ -152,3 +155,40 @@ def test_judge_is_shown_the_diff_of_the_loops_work(sessions: Sessions, repo: Pat
     session = submit(sessions, repo / "sub", "", doer=doer, checkers=[asks])
     verdicts = [one.verdict for one in sessions.engine.queries.ledger(session).items]
     assert verdicts == ["retry", "accept"]
+
+
+def test_by_products_are_no_work_unless_git_tracks_them(sessions: Sessions, repo: Path) -> None:
+    (repo / ".env").write_text("tracked\n")
+    git(repo, "add", "-f", ".env")
+    git(repo, "commit", "-qm", "with .env")
+    doer = {"command": "mkdir __pycache__; touch __pycache__/a.pyc; echo new > .env; touch a"}
+    session = submit(
+        sessions, repo, "mkdir .pytest_cache; touch .pytest_cache/x .coverage", doer=doer
+    )
+    (entry,) = sessions.engine.queries.ledger(session).items
+    assert entry.changed_by_checkers is None
+    changed = git(repo, "diff", "--name-only", f"main..leadhand/{session}").splitlines()
+    assert changed == [".env", "a"]
+    warnings = sessions.warnings(session)
+    assert "by-products are not in the commit: .coverage, .pytest_cache/, __pycache__/" in warnings
+    home = Home(repo.parent / "state", session, repo, "")
+    git(repo, "merge", "-q", "--ff-only", f"leadhand/{session}")
+    assert discard_folder(Git(repo), home, force=False).kept == ""
+
+
+def test_work_that_the_doer_committed_stays_though_it_is_a_by_product(
+    sessions: Sessions, repo: Path
+) -> None:
+    doer = {"command": "echo kept > .env; git add -f .env; git commit -qm env; touch a"}
+    session = submit(sessions, repo, "true", doer=doer)
+    assert git(repo, "show", f"leadhand/{session}:.env") == "kept"
+
+
+def test_next_doer_in_a_subfolder_is_compared_with_the_state_of_that_folder(
+    sessions: Sessions, repo: Path
+) -> None:
+    doer = {"command": "echo x >> a.txt"}
+    session = submit(sessions, repo / "sub", "touch probe; test $(wc -l < a.txt) = 2", doer=doer)
+    assert sessions.status(session) == "completed", sessions.reason(session)
+    state = sessions.engine.attempts.folder_state(SessionRef(session, session))
+    assert state.digest == Worktree(sessions.folder(session), repo.parent / "other").snapshot()
