@@ -18,6 +18,7 @@ from leadhand.models.documents import (
     Budget,
     Conversation,
     PhaseDocument,
+    Protected,
     WorkflowDocument,
     WorktreeOptions,
 )
@@ -58,6 +59,7 @@ class Phase:
     doer_attempts: int = 1
     conversation: Conversation = "fresh"
     baseline: bool = False
+    protected: Sequence[str | Protected | Mapping[str, Any]] = ()
     result: PhaseResult | None = None
 
     def document(self) -> PhaseDocument:
@@ -134,6 +136,7 @@ class Workflow:
         doer_attempts: int = 1,
         conversation: Conversation = "fresh",
         baseline: bool = False,
+        protected: Sequence[str | Protected | Mapping[str, Any]] = (),
     ) -> Phase:
         """Add a phase (a loop of a doer and its checkers) and return it; ValueError if invalid."""
         _not_both(name, checker=checker, checkers=checkers)
@@ -143,22 +146,19 @@ class Workflow:
             task=task,
             checker=_require_checker(name, checker if checkers is None else checkers),
             rule=rule,
-            max_iterations=max_iterations,
-            no_progress=no_progress,
-            checker_model=checker_model,
-            model=model,
-            doer=doer,
-            agent=agent,
+            max_iterations=max_iterations, no_progress=no_progress,
+            checker_model=checker_model, model=model,
+            doer=doer, agent=agent,
             on_fail=on_fail,
             pipe_from=_names(pipe if pipe_from is None else pipe_from),
             file_scope=_names(file_scope),
             verify=_names(verify),
-            timeout_s=timeout_s,
-            checker_timeout_s=checker_timeout_s,
+            timeout_s=timeout_s, checker_timeout_s=checker_timeout_s,
             doer_attempts=doer_attempts,
             conversation=conversation,
             baseline=baseline,
-        )
+            protected=protected,
+        )  # fmt: skip
         return self._append(phase)
 
     def _append(self, phase: Phase) -> Phase:

@@ -36,7 +36,8 @@ def compile_loop(document: LoopDocument) -> Program:
         result="do",
         no_progress=document.no_progress,
     )
-    return Program(name=document.label or "loop", body=(*_baseline(document), loop))
+    before = (*_protected(document), *_baseline(document))
+    return Program(name=document.label or "loop", body=(*before, loop))
 
 
 def compile_workflow(document: WorkflowDocument) -> Program:
@@ -47,6 +48,7 @@ def compile_workflow(document: WorkflowDocument) -> Program:
     for phase in document.phases:
         sources = phase.pipe_from or ((before,) if before else ())
         loops += [
+            *_protected(phase, ids[phase.name]),
             *_baseline(phase, ids[phase.name]),
             _phase(document, phase, ids, sources),
         ]
@@ -90,8 +92,35 @@ def _phase_id(number: int, name: str) -> str:
 
 
 def _is_reserved(name: str) -> bool:
-    """Whether a name looks like a numbered phase or a baseline, or is a reserved word."""
-    return name.startswith(("phase-", "base.")) or name in RESERVED
+    """Whether a name looks like a numbered phase or a step before a loop, or is a reserved word."""
+    return name.startswith(("phase-", "base.", "protect")) or name in RESERVED
+
+
+def _protected(loop: LoopDocument | PhaseDocument, phase: str = "") -> tuple[Step, ...]:
+    """The step before a loop that records the protected files."""
+    if not _protects(loop):
+        return ()
+    step = Step(
+        id=_protect_id(phase),
+        action=Action.CHECK,
+        folder=True,
+        timeout_s=COMPARE_TIMEOUT_S,
+        label=f"protected files before {phase or 'the work'}",
+        inputs={"protect": _patterns(loop)},
+    )
+    return (step,)
+
+
+def _protects(loop: LoopDocument | PhaseDocument) -> bool:
+    return bool(loop.protected) and loop.max_iterations > 0
+
+
+def _protect_id(phase: str) -> str:
+    return _short_id(f"protect.{phase}" if phase else "protect")
+
+
+def _patterns(loop: LoopDocument | PhaseDocument) -> list[JsonValue]:
+    return [{"pattern": literal(one.pattern), "allow": list(one.allow)} for one in loop.protected]
 
 
 def _baseline(loop: LoopDocument | PhaseDocument, phase: str = "") -> tuple[Step, ...]:
@@ -119,7 +148,10 @@ def _has_command(checker: Checker) -> bool:
 
 def _base_id(name: str, phase: str) -> str:
     """The name of a baseline: `base.NAME`, or `base.PHASE.NAME` where that is short enough."""
-    whole = ".".join(part for part in ("base", phase, name) if part)
+    return _short_id(".".join(part for part in ("base", phase, name) if part))
+
+
+def _short_id(whole: str) -> str:
     digest = hashlib.sha256(whole.encode()).hexdigest()[:10]
     return whole if _ID.match(whole) else f"{whole[:50]}-{digest}"
 
@@ -134,7 +166,7 @@ def _body(
     has_folder: bool,
     id_: str = "",
 ) -> tuple[Step, ...]:
-    do = _do(loop, doer=doer, model=model, phase=phase, prior=prior)
+    do = _do(loop, doer=doer, model=model, phase=phase, prior=prior, id_=id_)
     names = check_names(loop.checkers)
     checks = tuple(
         _check(loop, doer, name, checker, model=model, phase=phase, id_=id_)
@@ -150,7 +182,12 @@ def _do(
     model: str | None,
     phase: str | None,
     prior: list[JsonValue],
+    id_: str,
 ) -> Step:
+    protects: JsonValue = {
+        "patterns": _patterns(loop),
+        "before": outcome_reference(_protect_id(id_)),
+    }
     return Step(
         id="do",
         action=Action.AGENT,
@@ -178,6 +215,7 @@ def _do(
             },
             "prior": prior,
             **({"continues": True} if loop.conversation == "continue" else {}),
+            **({"protected": protects} if _protects(loop) else {}),
         },
     )
 

@@ -54,6 +54,15 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         help="Whether checkers that are commands also run once before the first doer, so that each"
         " check says whether it was red before the work (no).",
     ),
+    click.option(
+        "--protect",
+        "protected",
+        metavar="PATTERN",
+        multiple=True,
+        callback=lambda _context, _option, patterns: patterns or None,
+        help="Files that the doer must not change, such as 'tests/**' or conftest.py: otherwise the"
+        " session ends, tampered; may be repeated.",
+    ),
 )
 
 

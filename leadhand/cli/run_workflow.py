@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 
 from pydantic import Field, JsonValue
@@ -131,8 +131,15 @@ def overridden(document: WorkflowDocument, given: Overrides) -> WorkflowDocument
     return with_settings(WorkflowDocument.model_validate(fields), given.of_phases)
 
 
+def _listed(value: object) -> Iterable[object]:
+    return value if isinstance(value, (list, tuple)) else ()
+
+
 def with_settings(document: WorkflowDocument, settings: Mapping[str, object]) -> WorkflowDocument:
-    """Returns a workflow with these fields set in all phases; keeps a checker's own timeout."""
+    """Returns a workflow with these fields set in all phases; keeps a checker's own timeout.
+
+    Protected files are added to those of each phase.
+    """
     if not settings:
         return document
     fields = document.model_dump(context=REVEALED)
@@ -140,5 +147,6 @@ def with_settings(document: WorkflowDocument, settings: Mapping[str, object]) ->
         for checker in phase["checkers"]:
             if checker["timeout_s"] == phase["checker_timeout_s"]:
                 del checker["timeout_s"]
-        phase.update(settings)
+        protected = [*phase["protected"], *_listed(settings.get("protected"))]
+        phase.update({**settings, "protected": protected})
     return WorkflowDocument.model_validate(fields)

@@ -56,6 +56,13 @@ Callable_ = Annotated[str, Field(pattern=patterns.FUNCTION, max_length=300)]
 FileName = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(without_zero)]
 #: A user's own key, for concurrency and rate limits.
 Key = Annotated[str, Field(pattern=patterns.NAME)]
+#: A pattern of protected files.
+FilePattern = Annotated[
+    str,
+    Field(min_length=1, max_length=500),
+    AfterValidator(without_zero),
+    AfterValidator(patterns.check_file_pattern),
+]
 #: The name of a place, as in LEADHAND_PLACE.
 Place = Annotated[str, Field(pattern=patterns.NAME)]
 Priority = Literal["high", "normal", "low"]
@@ -250,6 +257,21 @@ class WorktreeOptions(Document):
         return value
 
 
+class Protected(Document):
+    """Files that a doer must leave as they are; a text is the pattern alone."""
+
+    #: As in .gitignore: `conftest.py` in any folder, `tests/` with all that is below it,
+    #: `src/**/test_*.py` from the working folder.
+    pattern: FilePattern
+    #: What a doer may still do there: create files.
+    allow: Annotated[tuple[Literal["create"], ...], Field(max_length=1)] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _text_is_a_pattern(cls, value: Any) -> Any:
+        return {"pattern": value} if isinstance(value, str) else value
+
+
 class Budget(Document):
     """The limits of a whole session; reaching one ends the session.
 
@@ -309,6 +331,9 @@ class _Loop(Document):
     baseline: StrictBool = False
     #: Tests whose failures alone do not make a command refuse the work.
     quarantine: Annotated[tuple[Quarantined, ...], Field(max_length=200)] = ()
+    #: Files that the doer must leave as they were before the loop; otherwise the loop, and the
+    #: session, end as `tampered`.
+    protected: Annotated[tuple[Protected, ...], Field(max_length=100)] = ()
     #: Doers with the same key share its limits, across sessions.
     concurrency_key: Key | None = None
 
@@ -373,6 +398,12 @@ def _check_continues(loop: _Loop, doer: Doer | None) -> None:
         )
 
 
+def _check_protected(loop: _Loop, cwd: str | None) -> None:
+    """Raises ValueError for protected files without a folder that they are in."""
+    if loop.protected and cwd is None:
+        raise ValueError("protected needs a working folder; give cwd, or leave protected out")
+
+
 class LoopDocument(_Loop, WithEnvironment):
     """One doer-checker loop."""
 
@@ -395,6 +426,7 @@ class LoopDocument(_Loop, WithEnvironment):
     @model_validator(mode="after")
     def _continues_with_an_agent(self) -> LoopDocument:
         _check_continues(self, self.doer)
+        _check_protected(self, self.cwd)
         return self
 
 
@@ -486,6 +518,7 @@ class WorkflowDocument(Document, WithEnvironment):
         for phase in self.phases:
             try:
                 _check_continues(phase, phase.doer or self.doer)
+                _check_protected(phase, self.cwd)
             except ValueError as error:
                 raise ValueError(f"phase {phase.name!r}: {error}") from None
         return self

@@ -49,3 +49,16 @@ def form_of(pattern: object) -> str | None:
     "1 to 64 letters, digits, '_', '.' and '-', with a letter or digit first"
     """
     return _WORDS.get(str(pattern))
+
+
+def check_file_pattern(pattern: str) -> str:
+    """Returns a pattern of files in the working folder. Raises ValueError for any other."""
+    if pattern.startswith("!"):
+        raise ValueError(f"{pattern!r} begins with '!'; a pattern only adds files")
+    if pattern.startswith("/") or {"..", "."} & {*pattern.split("/")} or not pattern.strip("/"):
+        raise ValueError(
+            f"{pattern!r} is no path from the working folder; give one such as tests/**"
+        )
+    if pattern.split("/")[0] == ".git":
+        raise ValueError(f"{pattern!r} is git's own folder; name files of the work")
+    return pattern

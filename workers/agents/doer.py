@@ -13,6 +13,7 @@ from app.truncate import cut
 from workers.agents.ask import agent_named, ask
 from workers.agents.continuing import ask_on
 from workers.agents.output_parser import TEXT_LIMIT
+from workers.folders.protected import refuse_tampering
 from workers.processes.exit_outcome import (
     add_process_facts,
     failed_outcome,
@@ -29,8 +30,18 @@ from workers.task.task import BodyTask
 
 
 def run_doer(task: BodyTask, cancel: threading.Event) -> Outcome:
-    """Run the step's doer (agent, command or function) and return its outcome, also a failure."""
+    """Run the step's doer (agent, command or function) and return its outcome, also a failure.
+
+    If it has changed protected files, the outcome ends the loop.
+    """
     inputs = DoerInputs.model_validate(task.inputs)
+    outcome = _run(task, inputs, cancel)
+    if inputs.protected is None or task.cwd is None:
+        return outcome
+    return refuse_tampering(outcome, inputs.protected, task.cwd, task.address, cancel)
+
+
+def _run(task: BodyTask, inputs: DoerInputs, cancel: threading.Event) -> Outcome:
     doer = inputs.doer
     if doer is not None and doer.command is not None:
         return _run_command(task, inputs, doer.command, cancel)
@@ -93,7 +104,7 @@ def _run_function(
 ) -> Outcome:
     context: dict[str, JsonValue] = inputs.model_dump(
         mode="json",
-        exclude={"doer": True, "continues": True, "previous": {"tools_failed"}},
+        exclude={"doer": True, "continues": True, "protected": True, "previous": {"tools_failed"}},
     )
     prompt = _prompt(task, inputs)
     context["prompt"] = prompt

@@ -19,14 +19,20 @@ from workers.checkers.verdicts import (
     function_verdict,
     not_started,
 )
+from workers.folders.protected import record
 from workers.processes.warm_pool import Call
-from workers.prompts.inputs import CheckInputs
+from workers.prompts.inputs import CheckInputs, ProtectInputs
 from workers.task.functions import call, call_in_warm_process, prepare_call, with_place
 from workers.task.task import BodyTask
 
 
 def check(task: BodyTask, cancel: threading.Event) -> Outcome:
-    """Runs a checker and returns its verdict: terminate if it cannot start, retry on a timeout."""
+    """Runs a checker and returns its verdict: terminate if it cannot start, retry on a timeout.
+
+    The step before a loop with protected files records these.
+    """
+    if "protect" in task.inputs:
+        return record(task.cwd, ProtectInputs.model_validate(task.inputs).protect, cancel)
     given = CheckInputs.model_validate(task.inputs)
     timeout_s = min(given.checker.timeout_s, task.timeout_s)
     if given.is_baseline:

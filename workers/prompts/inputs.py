@@ -12,7 +12,8 @@ from typing import Annotated
 from pydantic import BeforeValidator, model_validator
 
 from app.domain.outcomes import Baseline
-from leadhand.models.documents import Checker, Doer, Quarantined
+from leadhand.models.documents import Checker, Doer, Protected, Quarantined
+from workers.folders.protected import Protection
 from workers.task.inputs import NOT_JUDGED, Inputs, Text, as_text
 
 
@@ -72,6 +73,7 @@ class DoerInputs(Inputs):
     prior: tuple[Prior, ...] = ()
     #: Whether it continues the conversation of the previous iteration.
     continues: bool = False
+    protected: Protection | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -102,6 +104,12 @@ def _baseline_of(outcome: object) -> object:
     """The baseline in the outcome of its step; None if it was skipped or lost."""
     found = outcome.get("value") if isinstance(outcome, dict) else None
     return found if isinstance(found, dict) else None
+
+
+class ProtectInputs(Inputs):
+    """The inputs of the step before a loop that records its protected files."""
+
+    protect: tuple[Protected, ...]
 
 
 class CheckInputs(Inputs):

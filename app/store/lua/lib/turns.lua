@@ -149,6 +149,7 @@ local function follow_loop(tx, id, turn)
   local block, name = addresses.block_of(id), addresses.name_of(tx, id)
   local r = programs.route_of(tx, id)
   if turn.verdict == 'accept' then return turns.arrive(tx, block, name) end
+  if (turn.reason or {}).code == 'tampered' then return turns.end_early(tx, '', 'terminate', turn.reason) end
   if opens_circuit(tx, id, turn, r) then return end
   if r.on_fail == 'retry' and turn.left > 0 then
     local run = programs.start_run(tx, block, name)

@@ -1,0 +1,132 @@
+"""A doer that changes protected files ends its session as tampered, however it hides that."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.engine.folders.test_fork_worktree import Sessions
+from tests.unit.workers.folders.repositories import git, make_repository
+
+pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+
+PROTECTED = ["tests/", "conftest.py", "pytest.ini"]
+
+
+@pytest.fixture
+def sessions(store_url: str, tmp_path: Path) -> Iterator[Sessions]:
+    sessions = Sessions(store_url, tmp_path)
+    yield sessions
+    sessions.attempts.close()
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    repo = make_repository(tmp_path / "repo")
+    git(repo, "reset", "-q", "--hard")
+    (repo / "tests" / "unit").mkdir(parents=True)
+    for name in ("tests/test_a.py", "tests/unit/test_b.py", "conftest.py", "code.py"):
+        (repo / name).write_text(f"# {name}\n")
+    git(repo, "add", "-A")
+    git(repo, "commit", "-qm", "tests")
+    return repo
+
+
+def submit(sessions: Sessions, cwd: Path, command: str, **more: object) -> str:
+    given = {"doer": {"command": command}, "checkers": ["true"], "protected": PROTECTED}
+    return sessions.submit(cwd, **{**given, **more})
+
+
+def tampered(sessions: Sessions, session: str) -> str:
+    """The text of the reason of a session that ended as tampered."""
+    view = sessions.engine.queries.session(session)
+    assert view.status == "failed", view.reason
+    assert view.reason is not None
+    assert view.reason.code == "tampered", view.reason
+    return view.reason.text
+
+
+HIDE = "echo tests/ >> .gitignore; mkdir -p $(git rev-parse --git-path info);"
+HIDE += " echo tests/ >> $(git rev-parse --git-path info/exclude); "
+QUIETLY = "touch -r tests/test_a.py /tmp/$$; sed -i s/#/%/ tests/test_a.py;"
+QUIETLY += " touch -r /tmp/$$ tests/test_a.py; rm /tmp/$$"
+#: What a doer does, and what the reason names.
+CHEATS = {
+    "edits a test": ("echo x >> tests/test_a.py", "tests/test_a.py (changed)"),
+    "fails after that": ("echo x >> tests/test_a.py; exit 3", "tests/test_a.py (changed)"),
+    "deletes a test": ("rm tests/unit/test_b.py", "tests/unit/test_b.py (deleted)"),
+    "renames a test": ("mv tests/test_a.py tests/a.py", "tests/a.py (created), tests/test_a.py"),
+    "adds a conftest.py": (
+        "mkdir lib; echo 'import os; os._exit(0)' > lib/conftest.py", "lib/conftest.py (created)",
+    ),
+    "adds a pytest.ini": ("echo '[pytest]' > pytest.ini", "pytest.ini (created)"),
+    "ignores the test first": (f"{HIDE} echo x >> tests/test_a.py", "tests/test_a.py (changed)"),
+    "adds an ignored test": (f"{HIDE} echo x >> tests/new.py", "tests/new.py (created)"),
+    "keeps size and time": (QUIETLY, "tests/test_a.py (changed)"),
+    "assumes it unchanged": (
+        "git update-index --assume-unchanged tests/test_a.py; git config core.trustctime false;"
+        " git config core.checkStat minimal; echo x >> tests/test_a.py",
+        "tests/test_a.py (changed)",
+    ),
+    "commits it": ("echo x >> tests/test_a.py; git commit -qam x", "tests/test_a.py (changed)"),
+    "links the file": (
+        "mv tests/test_a.py moved.py; ln -s ../moved.py tests/test_a.py", "tests/test_a.py (chang",
+    ),
+    "links the folder": (
+        "mv tests moved; ln -s moved tests", "tests/test_a.py (changed), tests/unit/test_b.py (ch",
+    ),
+    "links to another folder": (
+        "mkdir .venv; touch .venv/conftest.py; ln -s .venv lib", "lib/conftest.py (created)",
+    ),
+    "hides a conftest.py among packages": (
+        "mkdir node_modules; touch node_modules/conftest.py; ln -s node_modules lib",
+        "lib/conftest.py (created)",
+    ),
+    "plants bytecode": ("echo x > tests/helper.pyc", "tests/helper.pyc (created)"),
+    "makes it executable": ("chmod +x tests/test_a.py", "tests/test_a.py (changed)"),
+    "replaces it by a pipe": ("rm conftest.py; mkfifo conftest.py", "conftest.py (changed)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("worktree", [True, False], ids=["worktree", "folder"])
+@pytest.mark.parametrize("cheat", CHEATS)
+def test_session_of_a_doer_that_changes_protected_files_ends_as_tampered(
+    sessions: Sessions, repo: Path, cheat: str, worktree: bool
+) -> None:
+    command, named = CHEATS[cheat]
+    session = submit(sessions, repo, command, worktree=worktree)
+    assert named in tampered(sessions, session)
+    (entry,) = sessions.engine.queries.ledger(session).items
+    assert entry.verdict == "terminate"
+    assert entry.reason is not None
+    assert entry.reason.code == "tampered"
+    steps = {one.address for one in sessions.engine.queries.steps(session, limit=99).items
+             if one.state == "succeeded"}  # fmt: skip
+    assert not any("check" in address for address in steps), "no checker runs what was planted"
+
+
+#: What is no cheat.
+HONEST = {
+    "works": "echo work >> code.py",
+    "writes a test elsewhere": "mkdir more; touch more/test_c.py",
+    "leaves caches": "mkdir -p tests/__pycache__ tests/.pytest_cache; touch tests/.pytest_cache/x"
+    " tests/__pycache__/test_a.cpython-311.pyc",
+    "rewrites what it read": "cat tests/test_a.py > t; rm tests/test_a.py; cp t tests/test_a.py",
+    "uses git": "echo x >> tests/test_a.py; git stash -q; git branch other; git gc -q",
+    "installs packages": "mkdir -p env/lib node_modules/x; touch env/pyvenv.cfg"
+    " env/lib/conftest.py node_modules/x/conftest.py",
+    "ignores more": "echo '*.log' >> .gitignore; chmod g-w tests/test_a.py",
+    "links a folder": "ln -s tests more; ln -s .. up",
+}
+
+
+@pytest.mark.parametrize("worktree", [True, False], ids=["worktree", "folder"])
+@pytest.mark.parametrize("what", HONEST)
+def test_honest_doer_is_not_called_a_cheat(
+    sessions: Sessions, repo: Path, what: str, worktree: bool
+) -> None:
+    session = submit(sessions, repo, HONEST[what], worktree=worktree)
+    assert sessions.status(session) == "completed", sessions.reason(session)

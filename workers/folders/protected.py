@@ -1,0 +1,300 @@
+"""Records the protected files of a folder before a loop, and finds what a doer changed of them.
+
+The files are found by walking the folder, and read: git's index and its lists of ignored files
+belong to the doer.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import re
+import stat
+import threading
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, JsonValue
+
+from app.domain.outcomes import Outcome
+from app.domain.reasons import Reason, ReasonCode
+from app.truncate import cut
+from leadhand.models.documents import Protected
+from workers.processes.exit_outcome import failed_outcome
+
+#: The most protected files, and the most entries of a folder that are looked at.
+FILES, ENTRIES = 10_000, 2_000_000
+#: The most files that a reason names.
+_NAMED = 10
+_TEXT = 2_000
+#: Folders of programs that read their own files there: their content is no work, unless a pattern
+#: names them. Bytecode is none in `__pycache__` only: elsewhere Python imports it.
+_BY_PRODUCTS = frozenset(
+    {".git", ".leadhand", ".pytest_cache", ".mypy_cache", ".ruff_cache", "node_modules", ".venv"}
+)
+_TOKEN = re.compile(r"\*+|\?|\[[!^]?\]?[^\]/]*\]|.", re.DOTALL)
+
+Digests = Mapping[str, str]
+Change = Literal["changed", "created", "deleted"]
+
+
+class TooManyFiles(Exception):
+    """The patterns have more files than are recorded."""
+
+
+class Protection(BaseModel):
+    """The protected files of a doer: the patterns, and the outcome of the step before the loop."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    patterns: tuple[Protected, ...]
+    before: JsonValue = None
+
+
+class Recorded(BaseModel):
+    """What the step before a loop has recorded."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    count: int
+    #: The digests by name, packed: text in them is no text of the session.
+    digests: str
+
+
+def record(folder: Path | None, patterns: Sequence[Protected], cancel: threading.Event) -> Outcome:
+    """Runs the step before a loop: records the protected files of the folder."""
+    if folder is None:
+        return failed_outcome(ReasonCode.FAILED_STEP, "there is no folder with protected files")
+    try:
+        found = find(folder, patterns, cancel)
+    except (TooManyFiles, OSError) as error:
+        why = f"the protected files cannot be recorded: {error}"
+        return failed_outcome(ReasonCode.FAILED_STEP, why)
+    if cancel.is_set():
+        return failed_outcome(ReasonCode.CANCELLED, "the step was cancelled")
+    files = "1 file is" if len(found) == 1 else f"{len(found)} files are"
+    recorded = Recorded(count=len(found), digests=_pack(found))
+    return Outcome(
+        word="succeeded", text=f"{files} protected", value=recorded.model_dump(mode="json")
+    )
+
+
+def refuse_tampering(
+    outcome: Outcome, given: Protection, folder: Path, address: str, cancel: threading.Event
+) -> Outcome:
+    """Returns a doer's outcome; `tampered` if protected files are not as before the loop."""
+    if outcome.reason is not None and outcome.reason.code is ReasonCode.CANCELLED:
+        return outcome
+    before = _before(given)
+    if before is None:
+        why = "the protected files were not recorded before the loop"
+        return failed_outcome(ReasonCode.FAILED_STEP, why)
+    try:
+        changes = compare(before, find(folder, given.patterns, cancel), given.patterns)
+    except (TooManyFiles, OSError) as error:
+        why = f"the protected files cannot be compared: {error}"
+        return _tampered(outcome, address, why)
+    if cancel.is_set():
+        return failed_outcome(ReasonCode.CANCELLED, "the doer was cancelled")
+    return _tampered(outcome, address, _text(changes)) if changes else outcome
+
+
+def _before(given: Protection) -> Digests | None:
+    value = given.before.get("value") if isinstance(given.before, dict) else None
+    return None if value is None else _unpack(Recorded.model_validate(value).digests)
+
+
+def _tampered(outcome: Outcome, address: str, why: str) -> Outcome:
+    """The doer's outcome, which ends the loop without checkers."""
+    reason = Reason(code=ReasonCode.TAMPERED, text=why, at=address)
+    return outcome.model_copy(
+        update={
+            "word": "succeeded",
+            "verdict": "terminate",
+            "reason": reason,
+            "busy": None,
+            "decided_by": ReasonCode.TAMPERED.value,
+        }
+    )
+
+
+def _text(changes: Mapping[str, Change]) -> str:
+    what = "1 protected file was" if len(changes) == 1 else f"{len(changes)} protected files were"
+    named = [f"{name} ({how})" for name, how in [*changes.items()][:_NAMED]]
+    more = f" and {len(changes) - _NAMED} more" if len(changes) > _NAMED else ""
+    return cut(f"{what} changed since the loop began: {', '.join(named)}{more}", _TEXT)
+
+
+def compare(before: Digests, after: Digests, patterns: Sequence[Protected]) -> dict[str, Change]:
+    """Returns what is not as before, by name, without new files that a pattern allows."""
+    strict = _Patterns([one for one in patterns if "create" not in one.allow])
+    changes: dict[str, Change] = {}
+    for name in sorted({*before, *after}):
+        if name not in after:
+            changes[name] = "deleted"
+        elif name in before:
+            if before[name] != after[name]:
+                changes[name] = "changed"
+        elif strict.match(name):
+            changes[name] = "created"
+    return changes
+
+
+def find(folder: Path, patterns: Sequence[Protected], cancel: threading.Event) -> dict[str, str]:
+    """Returns the digests of the protected files, by path from the folder.
+
+    A file behind a link to a folder has another digest than one in the folder. Raises OSError for
+    a file that cannot be read, TooManyFiles.
+    """
+    wanted, found = _Patterns(patterns), dict[str, str]()
+    for file in _walk(folder, wanted, cancel):
+        if not wanted.match(file.name):
+            continue
+        with suppress(FileNotFoundError):  # another program has removed it meanwhile
+            found[file.name] = "@" * file.is_linked + _digest(file.path)
+        if len(found) > FILES:
+            raise TooManyFiles(f"the patterns have more than {FILES} files; protect fewer files")
+    return found
+
+
+class _Patterns:
+    """Patterns of files, as in .gitignore."""
+
+    def __init__(self, patterns: Sequence[Protected]) -> None:
+        texts = [one.pattern.strip("/") for one in patterns]
+        #: A pattern with a slash within it, as `tests/**`, begins at the folder itself.
+        anchored = ["/" in text for text in texts]
+        whole = [
+            _regex(text, deep=not is_anchored)
+            for text, is_anchored in zip(texts, anchored, strict=True)
+        ]
+        self._regex = re.compile("|".join(whole) or r"(?!)", re.DOTALL)
+        #: Where the walk begins for each pattern: the folders before its first wildcard.
+        self._starts = [
+            _start(text) if is_anchored else ""
+            for text, is_anchored in zip(texts, anchored, strict=True)
+        ]
+        self._named = {part for text in texts for part in text.split("/")}
+
+    def match(self, name: str) -> bool:
+        return self._regex.fullmatch(name) is not None
+
+    def enters(self, name: str, path: Path) -> bool:
+        """Whether files below a folder may match.
+
+        The packages of a virtual environment are no work, unless all of the folder is protected.
+        """
+        last, below = name.rpartition("/")[2], f"{name}/"
+        if last in _BY_PRODUCTS and last not in self._named:
+            return False
+        if not any(below.startswith(start) or start.startswith(below) for start in self._starts):
+            return False
+        return self.match(f"{below}x") or not (path / "pyvenv.cfg").exists()
+
+
+def _regex(text: str, *, deep: bool) -> str:
+    """The regular expression of a pattern; a folder stands for all that is below it."""
+    parts = ["(?:.*/)?"] if deep else []
+    names = text.split("/")
+    for number, name in enumerate(names, 1):
+        if name == "**":
+            parts.append(".*" if number == len(names) else "(?:.*/)?")
+        else:
+            parts.append("".join(map(_token, _TOKEN.findall(name))))
+            parts.append("/" if number < len(names) else "(?:/.*)?")
+    return f"(?:{''.join(parts)})"
+
+
+def _token(word: str) -> str:
+    if word[0] == "*":
+        return "[^/]*"
+    if word == "?":
+        return "[^/]"
+    if len(word) > 1:
+        inside = word[1:-1].replace("\\", "\\\\")
+        return f"[^{inside[1:]}]" if inside[0] in "!^" else f"[{inside}]"
+    return re.escape(word)
+
+
+def _start(text: str) -> str:
+    fixed = re.split(r"[*?\[]", text, maxsplit=1)[0]
+    return f"{text}/" if fixed == text else fixed.rpartition("/")[0] + "/" * ("/" in fixed)
+
+
+class _File(NamedTuple):
+    name: str
+    path: Path
+    #: Whether a folder above it is a link.
+    is_linked: bool
+
+
+class _Folder(NamedTuple):
+    path: Path
+    name: str = ""
+    is_linked: bool = False
+    #: The folders above it, so that a link that leads back is not followed.
+    above: frozenset[tuple[int, int]] = frozenset()
+
+
+def _walk(top: Path, wanted: _Patterns, cancel: threading.Event) -> Iterator[_File]:
+    """All files and links below a folder, also behind links: test runners follow these."""
+    todo, entries = [_Folder(top)], 0
+    while todo and not cancel.is_set():
+        folder = todo.pop()
+        status = folder.path.stat()
+        itself = (status.st_dev, status.st_ino)
+        if itself in folder.above:
+            continue
+        for entry in os.scandir(folder.path):
+            entries += 1
+            if entries > ENTRIES:
+                raise TooManyFiles(f"the folder has more than {ENTRIES} files; use other patterns")
+            name = folder.name + os.fsencode(entry.name).decode(errors="backslashreplace")
+            is_link = entry.is_symlink()
+            path, is_folder = Path(entry.path), entry.is_dir()
+            if is_folder and wanted.enters(name, path):
+                is_linked, above = folder.is_linked or is_link, folder.above | {itself}
+                todo.append(_Folder(path, f"{name}/", is_linked, above))
+            if (is_link or not is_folder) and not _is_by_product(name):
+                yield _File(name, path, folder.is_linked)
+
+
+def _is_by_product(name: str) -> bool:
+    folders, _, last = name.rpartition("/")
+    return last.endswith(".pyc") and folders.rpartition("/")[2] == "__pycache__"
+
+
+def _digest(path: Path) -> str:
+    """The kind of a file, whether it may be run, and its content; of a link both ends."""
+    status = path.lstat()
+    if stat.S_ISLNK(status.st_mode):
+        mixed = hashlib.blake2b(os.fsencode(path.readlink()), digest_size=20)
+        try:
+            if path.is_file():
+                mixed.update(_content(path))
+        except OSError as error:
+            mixed.update(f"{error.errno}".encode())
+        return f"l{mixed.hexdigest()}"
+    if not stat.S_ISREG(status.st_mode):
+        return "o"
+    kind = "x" if status.st_mode & stat.S_IXUSR else "f"
+    return kind + _content(path).hex()
+
+
+def _content(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=20)).digest()
+
+
+def _pack(digests: Digests) -> str:
+    return base64.b64encode(zlib.compress(json.dumps(digests).encode())).decode()
+
+
+def _unpack(packed: str) -> dict[str, str]:
+    found: dict[str, str] = json.loads(zlib.decompress(base64.b64decode(packed)))
+    return found
