@@ -20,6 +20,13 @@ def loop_options(command: _F) -> _F:
     return command
 
 
+#: Of the commands that start loops, also those of a plan's tasks.
+baseline_option = click.option(
+    "--baseline/--no-baseline",
+    default=None,
+    help="Whether checkers that are commands also run once before the first doer, so that each"
+    " check says whether it was red before the work (no).",
+)
 _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option(
         "--doer-timeout",
@@ -48,12 +55,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         help="Whether each iteration begins a new conversation with the agent, or continues the"
         " last one (fresh).",
     ),
-    click.option(
-        "--baseline/--no-baseline",
-        default=None,
-        help="Whether checkers that are commands also run once before the first doer, so that each"
-        " check says whether it was red before the work (no).",
-    ),
+    baseline_option,
     click.option(
         "--protect",
         "protected",

@@ -24,6 +24,7 @@ from leadhand.models.documents import (
     Name,
     Place,
     Priority,
+    Quarantined,
     Rule,
     Seconds,
     Text,
@@ -122,6 +123,9 @@ class PlanDocument(Document, WithEnvironment):
     #: An existing branch of the repository that gets the work instead of the plan's own. It must
     #: not be checked out or protected.
     target: BranchName | None = None
+    #: Of the loops of its tasks: see `LoopDocument`.
+    baseline: StrictBool = False
+    quarantine: Annotated[tuple[Quarantined, ...], Field(max_length=200)] = ()
     label: Name | None = None
     priority: Priority = "normal"
     cwd: Annotated[str | None, Field(validate_default=True)] = None

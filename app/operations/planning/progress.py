@@ -245,6 +245,8 @@ class PlanProgress:
             model=task.model,
             file_scope=task.file_scope,
             max_iterations=task.max_iterations,
+            baseline=document.baseline,
+            quarantine=document.quarantine,
             budget=task.budget,
             label=f"{task.id}: {task.title}"[:120],
             cwd=facts.cwd,

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from leadhand.cli.budget_options import pop_budget
-from leadhand.cli.loop_options import checker_of
+from leadhand.cli.loop_options import baseline_option, checker_of
+from leadhand.cli.quarantine import read_quarantine
 
 if TYPE_CHECKING:
     from leadhand.models.plans import PlanDocument
@@ -85,6 +86,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         "--proposal-timeout", "proposal_timeout_s", type=float, metavar="S",
         help="Seconds after which an open proposal is refused (two days).",
     ),
+    baseline_option,
     click.option("--cwd", metavar="DIR", help="The folder to work in (the current one)."),
     click.option("--label", metavar="TEXT", help="The session's label."),
     click.option(
@@ -134,6 +136,8 @@ def plan_document(
             fields["tasks"] = planned_tasks(tasks_file)
         if budget:
             fields["budget"] = budget
+        if quarantine := read_quarantine(cwd):
+            fields["quarantine"] = quarantine
         named = [checker_of(checker, cwd) for checker in checkers]
         return document_of(request, named, doer=as_doer(doer, agent), cwd=cwd, **fields)
     except (TasksInvalid, TomlUnreadable, ValueError) as error:

@@ -153,3 +153,18 @@ def test_the_tree_has_the_phase_of_each_session(world: World) -> None:
         plan.child("a").id: ("dev", "done"),
         plan.child("b").id: ("dev", "spawned"),
     }
+
+
+def test_tasks_have_the_baseline_and_the_quarantine_of_their_plan(world: World) -> None:
+    held = {"test": "test_a.py::test_b", "owner": "ann", "until": "2026-12-31"}
+    plan = PlanWorld(world, [{"id": "a"}], baseline=True, quarantine=[held])
+    plan.begin()
+    child = plan.child("a")
+    before = Outcome(word="succeeded", text="red before the work", value={"word": "red"})
+    world.settle(child, world.grant(child, "base.ok"), before)
+    world.settle(child, world.grant(child, "loop~1[1]/do"))
+    grant = world.grant(child, "loop~1[1]/check.ok")
+    inputs = plan.engine.attempts.work(child, grant).inputs
+    assert inputs["quarantine"] == [held]
+    assert isinstance(inputs["base"], dict)
+    assert inputs["base"]["value"] == {"word": "red"}
