@@ -302,6 +302,7 @@ def _judge(
             "rule": loop.rule,
             "work": "${do.text}",
             "digest": "${do.digest}",
+            "no_diff": "${do.no_diff}",
             "began_ms": "${do.started_ms}",
             "checks": outcomes,
             "before": "${previous.judge.value}",

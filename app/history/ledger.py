@@ -13,7 +13,7 @@ from app.domain.reasons import reason_view
 from app.domain.records import Grant
 from app.history.lineage import home_of
 from app.truncate import cut
-from leadhand.models.views import ChangedByCheckers, LedgerEntry
+from leadhand.models.views import ChangedByCheckers, ChangedFiles, LedgerEntry
 
 #: Maximum characters of the work and the feedback in an entry.
 WORK = 2000
@@ -55,9 +55,12 @@ def entry_of(
         work=str(inputs.get("work") or "")[:WORK],
         checks=[check for check in checks if isinstance(check, dict)],
         decided_by=outcome.decided_by,
+        digest=_text(inputs.get("digest")),
+        changed=_files(value.get("changed")),
         changed_by_checkers=_changed(value.get("changed_by_checkers")),
         tests_changed=_names(value.get("tests_changed")),
         checker_changed=_names(value.get("checker_changed")),
+        no_diff=_text(inputs.get("no_diff")),
         not_compared=str(value["not_compared"]) if "not_compared" in value else None,
         started_ms=began if isinstance(began, int) else outcome.started_ms,
         ended_ms=outcome.ended_ms,
@@ -65,6 +68,15 @@ def entry_of(
     # The Lua function adds the iteration's usage, which it alone knows.
     used = {"cost_usd", "input_tokens", "output_tokens"}
     return entry.model_dump_json(exclude_none=True, exclude=used)
+
+
+def _text(value: JsonValue) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _files(facts: JsonValue) -> ChangedFiles | None:
+    """What the doers of the loop have changed."""
+    return ChangedFiles.model_validate(facts) if facts else None
 
 
 def _changed(facts: JsonValue) -> ChangedByCheckers | None:

@@ -28,6 +28,7 @@ from app.history.transcript import as_markdown
 from app.queries.about_loop import about_loop
 from app.queries.cursors import encode_cursor, number_of
 from app.queries.diffs import diffs_page
+from app.queries.evidence import evidence_of
 from app.queries.filters import SessionFilter
 from app.queries.fleet import Fleet
 from app.queries.graph_results import graph_results
@@ -147,6 +148,7 @@ class Queries:
         result = result_of(
             session, fields, reason, program, turns, ledger, texts, warnings, nearest=nearest
         )
+        result = result.model_copy(update={"evidence": evidence_of(result)})
         if fields["kind"] == "plan":
             return result.model_copy(update={"spawned": spawned_by(self._store, ref)})
         if fields["kind"] != "graph":

@@ -11,6 +11,8 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Literal
 
+from pydantic import JsonValue
+
 from app.domain.outcomes import Outcome
 from app.operations.attempts import FolderState, Work
 from app.redaction import without_keys
@@ -23,6 +25,8 @@ log = logging.getLogger(__name__)
 
 #: The most files that the ledger and the warning name.
 NAMED, SHOWN = 20, 5
+#: The most files of a loop's work that the ledger lists.
+LISTED = 100
 #: The file beside the snapshots with the state that a judge was about to put back.
 _ROUND = "round"
 #: Characters of a warning.
@@ -44,12 +48,14 @@ class CheckRound:
         *,
         own: bool,
         is_whole: bool = False,
-        changed: Sequence[str] = (),
+        changed: Sequence[str] | None = None,
     ) -> None:
         self._tree = tree
         self._is_whole = is_whole
-        #: Changed files that the judgement depends on.
-        self._judging = judging_files(changed)
+        #: All files that the loop has changed, if they are known, and those among them that the
+        #: judgement depends on.
+        self._changed = changed
+        self._judging = judging_files(changed or ())
         self._work = work
         self._address = address
         self._marker = shelf / _ROUND
@@ -70,6 +76,9 @@ class CheckRound:
     def add_diff(self, outcome: Outcome, secrets: Collection[str]) -> Outcome:
         """Add what has changed to a judge's outcome; `patch` is the diff without secrets."""
         value = outcome.value if isinstance(outcome.value, dict) else {}
+        if self._changed is not None:
+            shown: list[JsonValue] = [without_keys(one, secrets) for one in self._changed[:LISTED]]
+            value = {**value, "changed": {"files": shown, "count": len(self._changed)}}
         for name, files in self._judging.items():
             value = {**value, name: [without_keys(str(one), secrets) for one in files]}
         outcome = outcome.model_copy(update={"value": value})
@@ -131,6 +140,13 @@ class CheckRound:
         )
 
 
+def _changed(tree: Worktree, base: str | None, work: str) -> list[str] | None:
+    """The files that differ from when the loop's run began; None if that is unknown."""
+    names = tree.changed_names(base, work)
+    is_known = base is not None and (bool(names) or base == work)
+    return names if is_known else None
+
+
 def diff_of_loop(work: Work, state: FolderState, spill: Path, top: Path | None) -> str:
     """Returns the diff of all work since a loop's run began; '' if a state is unknown."""
     tree = Worktree(top or Path(str(work.cwd)), spill / work.ref.id / SNAPSHOTS)
@@ -151,7 +167,7 @@ def compare_round(
     shelf = spill / work.ref.id / SNAPSHOTS
     tree = Worktree(top or work.cwd, shelf, is_own=top is not None)
     own = top is not None and not work.grant.compare
-    changed = tree.changed_names(state.base, recorded)
+    changed = _changed(tree, state.base, recorded)
     return CheckRound(
         tree,
         shelf,

@@ -16,10 +16,11 @@ from api.dashboard.panels.timeline import timeline
 from api.dashboard.render import elapsed_s, page
 from api.drawings.routes import SVG, drawing_response
 from api.problem_types import refuse_by_status
+from app.domain.states import SessionStatus
 from app.engine import Engine
 from app.errors import SessionUnknown
 from app.security.api_tokens import Scope
-from leadhand.models.views import DiffView, LedgerEntry, SessionView
+from leadhand.models.views import DiffView, Evidence, LedgerEntry, SessionView
 
 #: Entries that a panel shows at once.
 ITERATIONS, ENTRIES, STEPS, EVENTS, TREE = 200, 60, 100, 200, 200
@@ -131,8 +132,14 @@ class SessionPage:
             "matrices": matrices(found.items),
             "more_iterations": found.next is not None,
             "questions": questions,
+            "evidence": self._evidence(view),
             "messages": self._engine.messages.page(view.id, unread=True, limit=20).items,
         }
+
+    def _evidence(self, view: SessionView) -> Evidence | None:
+        """On what the acceptance of the session's work is based."""
+        done = view.status == SessionStatus.COMPLETED
+        return self._engine.queries.result(view.id).evidence if done else None
 
     def _timeline(self, view: SessionView) -> Values:
         found = self._engine.queries.steps(view.id, limit=BARS)

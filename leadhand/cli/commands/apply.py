@@ -38,18 +38,25 @@ def apply_command(
     first, in a worktree of its own. If they refuse it, your branch stays where it is.
     """
     from leadhand.cli.connect import open_client
+    from leadhand.cli.render.result_text import evidence_lines
 
     with open_client() as client:
         started = client.apply(session, force=force, recheck=recheck)
         ended = client.wait(started.session)
         found = client.session(session).worktree
+        evidence = client.result(session).evidence
     done = ended.status == "completed"
     why = ended.reason.text if ended.reason is not None else f"session {started.session} failed"
     text = (found and (found.applied if done else found.refused)) or ("" if done else why)
     if as_json:
         checked = found.recheck if found is not None else None
         receipt = checked.model_dump(mode="json") if checked is not None else None
-        echo_json({"session": session, "applied": done, "text": text, "recheck": receipt})
+        echo_json(
+            {"session": session, "applied": done, "text": text, "recheck": receipt,
+             "evidence": evidence and evidence.model_dump(mode="json")}
+        )  # fmt: skip
     else:
         click.echo(text if done else f"not applied: {text}")
+        for line in evidence_lines(evidence) if done else ():
+            click.echo(line)
     return 0 if done else 3

@@ -77,6 +77,7 @@ def show_command(
 ) -> int:
     """Show SESSION with its steps, verdicts and feedback."""
     from leadhand.cli.connect import open_client
+    from leadhand.cli.render.result_text import evidence_lines
     from leadhand.cli.render.session_text import session_lines
 
     if step is not None:
@@ -94,14 +95,16 @@ def show_command(
         steps, turns = all_steps(client, session) if view.kind != "loop" or as_json else ([], [])
         # A child session is created after its parent.
         page = client.sessions(parent=session, created_after=view.created_at, limit=_CHILDREN)
+        evidence = client.result(session).evidence if view.status == "completed" else None
     if as_json:
         entries = [entry.model_dump(mode="json") for entry in ledger]
         echo_json({"session": view.model_dump(mode="json"), "ledger": entries,
                    "steps": [step.model_dump(mode="json") for step in steps],
                    "turns": [turn.model_dump(mode="json") for turn in turns],
+                   "evidence": evidence and evidence.model_dump(mode="json"),
                    "children": [child.id for child in page.items]})  # fmt: skip
         return 0
-    for line in session_lines(view, ledger, page.items, steps, turns):
+    for line in (*session_lines(view, ledger, page.items, steps, turns), *evidence_lines(evidence)):
         click.echo(line)
     return 0
 

@@ -6,9 +6,17 @@ from collections.abc import Iterator
 
 from leadhand.cli.render.tables import plural, table
 from leadhand.models.text import block, plain, plain_ends, reason_text
-from leadhand.models.views import OwnFolderView, PhaseView, Reason, ResultView
+from leadhand.models.views import (
+    ChangedFiles,
+    Evidence,
+    OwnFolderView,
+    PhaseView,
+    Reason,
+    ResultView,
+)
 
 _MOST_LINES = 40
+_MOST_FILES = 3
 #: The kinds of sessions that may have no loop at all.
 _WITHOUT_LOOPS = ("flow", "graph")
 
@@ -65,6 +73,7 @@ def loop_summary(result: ResultView) -> Iterator[str]:
     yield from _warnings(result)
     lines = list(block(result.result_text, indent="  "))
     yield from lines[-_MOST_LINES:]
+    yield from evidence_lines(result.evidence)
     yield from _nearest(result)
     yield from next_steps(result)
 
@@ -89,6 +98,7 @@ def workflow_summary(result: ResultView) -> Iterator[str]:
         for phase in result.phases
     ]
     yield from table(head, rows)
+    yield from evidence_lines(result.evidence)
     yield from _nearest(result)
     yield from next_steps(result)
 
@@ -109,6 +119,7 @@ def flow_summary(result: ResultView) -> Iterator[str]:
     yield from _warnings(result)
     if result.kind == "flow":
         yield from list(block(result.result_text, indent="  "))[-_MOST_LINES:]
+    yield from evidence_lines(result.evidence)
     yield from _nearest(result)
     yield from next_steps(result)
 
@@ -139,6 +150,28 @@ def work_lines(session: str, status: str, own: OwnFolderView | None) -> Iterator
         yield f"not applied: {plain(own.refused, most=1000)}"
     force = "" if status in ("completed", "exited") else " --force"
     yield f"bring it home with: leadhand apply {session}{force}"
+
+
+def evidence_lines(evidence: Evidence | None) -> Iterator[str]:
+    """Formats on what an acceptance is based: changed files, tests that ran, and notes."""
+    if evidence is None:
+        return
+    parts = [] if evidence.files is None else [_files(evidence.files)]
+    parts += [
+        f"{plain(one.name)} {one.counts.text if one.counts is not None else one.verdict or 'lost'}"
+        for one in evidence.checks
+    ]
+    yield f"evidence: {'; '.join(parts)}"
+    for note in evidence.notes:
+        yield f"note: {plain(note, most=400)}"
+
+
+def _files(changed: ChangedFiles) -> str:
+    """The number of changed files, and the first of them."""
+    names = [plain(name) for name in changed.files[:_MOST_FILES]]
+    more = ["..."] if changed.count > len(names) else []
+    which = f" ({', '.join([*names, *more])})" if names else ""
+    return f"{plural(changed.count, 'file')} changed{which}"
 
 
 def next_steps(result: ResultView) -> Iterator[str]:

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import JsonValue
 
+from leadhand.models.counts import Counts
 from leadhand.models.views.folder import OwnFolderView
 from leadhand.models.views.inbox import InboxMessage
 from leadhand.models.views.plan import PlanView
@@ -13,6 +14,14 @@ from leadhand.models.views.session import SessionView
 from leadhand.models.views.shared import ValueView
 from leadhand.models.views.step import DiffView, Event, StepView, TranscriptEntry
 from leadhand.models.views.view import Reason, View
+
+
+class ChangedFiles(View):
+    """The files that differ from when a loop's run began."""
+
+    #: The first of them.
+    files: list[str] = []
+    count: int
 
 
 class ChangedByCheckers(View):
@@ -42,6 +51,11 @@ class LedgerEntry(View):
     checks: list[dict[str, JsonValue]] = []
     #: `user_skip` if people skipped all checks, so that their word alone accepts; see the reason.
     decided_by: str | None = None
+    #: The digest of the folder that was judged, and what the loop's doers had changed until then.
+    #: None if the folder was not compared; `no_diff` says why, with the words of `NoDiffs`.
+    digest: str | None = None
+    changed: ChangedFiles | None = None
+    no_diff: str | None = None
     #: None if nothing has changed, or if the folder was not compared, for which there is a reason.
     changed_by_checkers: ChangedByCheckers | None = None
     not_compared: str | None = None
@@ -55,6 +69,42 @@ class LedgerEntry(View):
     cost_usd: float | None = None
     input_tokens: int = 0
     output_tokens: int = 0
+
+
+class CheckEvidence(View):
+    """What one checker of an accepted iteration said."""
+
+    name: str
+    #: The loop, where there are several.
+    loop: str
+    verdict: str | None = None
+    #: The tests that it ran; null if they are not known.
+    counts: Counts | None = None
+    #: The digest of the folder that it judged; null without one.
+    digest: str | None = None
+
+
+class Evidence(View):
+    """On what the acceptance of a session's work is based."""
+
+    #: What was changed; null if that is not known, for which `not_compared` has the reason.
+    files: ChangedFiles | None = None
+    #: The checkers of the last iteration of each loop.
+    checks: list[CheckEvidence] = []
+    #: The changed files that are tests, and those that configure what runs them.
+    tests_changed: list[str] = []
+    checker_changed: list[str] = []
+    #: How checks ended before the work, by name: red, green or unknown; those that ran then.
+    baseline: dict[str, str] = {}
+    #: The checks that abstained, since their runs on the same work differed.
+    flaky: list[str] = []
+    #: Why the folder was not compared; null if it was.
+    not_compared: str | None = None
+    cost_usd: float = 0.0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    #: What a person should know of it, in sentences.
+    notes: list[str] = []
 
 
 class BestIteration(View):
@@ -163,6 +213,8 @@ class ResultView(View):
     missing: list[Missing] = []
     #: The folder that it had to itself, if it was started with `worktree`: `apply` brings it home.
     worktree: OwnFolderView | None = None
+    #: Of accepted work that was judged: on what that is based.
+    evidence: Evidence | None = None
     cost_usd: float = 0.0
     input_tokens: int = 0
     output_tokens: int = 0

@@ -39,7 +39,7 @@ ACTIVE = [
     "waits-for-key", "wait",
 ]  # fmt: skip
 #: Inputs that the compiler has added since.
-ADDED_INPUTS = {"tools_failed", "before"}
+ADDED_INPUTS = {"tools_failed", "before", "no_diff"}
 RESUMABLE = ["stopped", "failed", "nested-stopped", "workflow-failed"]
 
 

@@ -1,0 +1,107 @@
+"""On what the acceptance of work is based: files, checks, and what a person should know."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from leadhand.cli.render.result_text import loop_summary
+from leadhand.models.views import Evidence
+from tests.engine.folders.test_fork_worktree import Sessions
+from tests.unit.workers.folders.repositories import git, make_repository
+
+pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+
+
+@pytest.fixture
+def sessions(store_url: str, tmp_path: Path) -> Iterator[Sessions]:
+    sessions = Sessions(store_url, tmp_path)
+    yield sessions
+    sessions.attempts.close()
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    repo = make_repository(tmp_path / "repo")
+    git(repo, "add", "-A")
+    git(repo, "commit", "-qm", "second")
+    return repo
+
+
+def evidence(
+    sessions: Sessions, repo: Path, command: str, *checkers: str, **more: object
+) -> Evidence:
+    session = sessions.submit(repo, **{"doer": {"command": command}, "checkers": checkers, **more})
+    found = sessions.engine.queries.result(session).evidence
+    assert found is not None, sessions.engine.queries.session(session)
+    return found
+
+
+@pytest.mark.parametrize("worktree", [True, False])
+def test_files_of_all_iterations_and_the_judged_tree(
+    sessions: Sessions, repo: Path, *, worktree: bool
+) -> None:
+    found = evidence(
+        sessions, repo, "test -e a && touch tests.py conftest.py; touch a; mkdir -p tests;"
+        " echo x > tests/new.py", "test -e conftest.py", worktree=worktree,
+    )  # fmt: skip
+    assert found.files is not None
+    assert (found.files.count, found.files.files) == (
+        4, ["a", "conftest.py", "tests.py", "tests/new.py"]
+    )  # fmt: skip
+    assert (found.tests_changed, found.checker_changed) == (["tests/new.py"], ["conftest.py"])
+    (check,) = found.checks
+    assert (check.name, check.verdict) == ("test", "accept")
+    assert str(check.digest).startswith("git:")
+    assert found.notes == [
+        "the doer changed tests: tests/new.py",
+        "the doer changed what configures checks: conftest.py",
+    ]
+
+
+def test_acceptance_without_a_change_is_named(sessions: Sessions, repo: Path) -> None:
+    found = evidence(sessions, repo, "true", "true")
+    assert found.notes == ["accepted, but nothing was changed"]
+    session = sessions.submit(repo, doer={"command": "true"}, checkers=["true"])
+    lines = list(loop_summary(sessions.engine.queries.result(session)))
+    assert "evidence: 0 files changed; true accept" in lines
+    assert "note: accepted, but nothing was changed" in lines
+
+
+def test_acceptance_without_a_check_names_the_person(sessions: Sessions, repo: Path) -> None:
+    given = {"doer": {"command": "touch a"}, "checkers": ["false"], "max_iterations": 1}
+    session = sessions.submit(repo, **given)
+    assert sessions.engine.queries.session(session).status == "failed"
+    sessions.engine.skips.skip(session, "loop~1[1]/check.false", reason="by hand", author="ada")
+    sessions.carry_out(session)
+    found = sessions.engine.queries.result(session).evidence
+    assert found is not None
+    assert found.notes == ["accepted without a check: false was skipped by ada: by hand"]
+
+
+def test_folder_that_was_not_compared_says_why(sessions: Sessions, tmp_path: Path) -> None:
+    folder = tmp_path / "plain"
+    folder.mkdir()
+    found = evidence(sessions, folder, "touch a", "true")
+    assert (found.files, found.not_compared) == (None, "no_git")
+    assert found.notes == ["what was changed is not known: its folder is in no git repository"]
+
+
+def test_green_before_the_work_and_counts_are_told_apart(sessions: Sessions, repo: Path) -> None:
+    tap = "echo '1..2'; echo 'ok 1'; echo 'ok 2 # skip'"
+    found = evidence(sessions, repo, "touch a", f"{tap}", "test -e a", baseline=True)
+    first, second = found.checks
+    assert (found.baseline[first.name], found.baseline[second.name]) == ("green", "red")
+    assert f"{first.name} was green before, so it cannot tell whether anything was done" in (
+        found.notes
+    )
+
+
+def test_work_that_was_not_accepted_has_no_evidence(sessions: Sessions, repo: Path) -> None:
+    session = sessions.submit(
+        repo, doer={"command": "true"}, checkers=["false"], max_iterations=1
+    )  # fmt: skip
+    assert sessions.engine.queries.result(session).evidence is None
