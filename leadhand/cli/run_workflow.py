@@ -138,7 +138,7 @@ def _listed(value: object) -> Iterable[object]:
 def with_settings(document: WorkflowDocument, settings: Mapping[str, object]) -> WorkflowDocument:
     """Returns a workflow with these fields set in all phases; keeps a checker's own timeout.
 
-    Protected files are added to those of each phase.
+    Protected files and quarantined tests are added to those of each phase.
     """
     if not settings:
         return document
@@ -147,6 +147,9 @@ def with_settings(document: WorkflowDocument, settings: Mapping[str, object]) ->
         for checker in phase["checkers"]:
             if checker["timeout_s"] == phase["checker_timeout_s"]:
                 del checker["timeout_s"]
-        protected = [*phase["protected"], *_listed(settings.get("protected"))]
-        phase.update({**settings, "protected": protected})
+        added = {
+            name: [*phase[name], *_listed(settings.get(name))]
+            for name in ("protected", "quarantine")
+        }
+        phase.update({**settings, **added})
     return WorkflowDocument.model_validate(fields)

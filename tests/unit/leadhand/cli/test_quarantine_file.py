@@ -9,6 +9,8 @@ import click
 import pytest
 
 from leadhand.cli.quarantine import read_quarantine
+from tests.scripted_api import Script
+from tests.unit.leadhand.cli.conftest import Leadhand
 
 ENTRY = '[[quarantine]]\ntest = "test_a.py::test_b"\nowner = "ann"\nuntil = 2026-12-31\n'
 FOUND = [{"test": "test_a.py::test_b", "owner": "ann", "until": "2026-12-31"}]
@@ -49,3 +51,18 @@ def test_entry_that_is_not_valid_is_named(tmp_path: Path, text: str, said: str) 
     with pytest.raises(click.ClickException) as raised:
         read_quarantine(str(tmp_path))
     assert said in str(raised.value)
+
+
+def test_loops_workflows_and_plans_are_submitted_with_it(
+    script: Script, leadhand: Leadhand, tmp_path: Path
+) -> None:
+    (tmp_path / "leadhand.toml").write_text(ENTRY)
+    (tmp_path / "wf.py").write_text(
+        "from leadhand import Workflow\nwf = Workflow('w')\nwf.phase('p', 't', 'true')\nwf.run()\n"
+    )
+    folder = ("--cwd", str(tmp_path), "--detach")
+    leadhand("spawn", "t", "--checker", "true", *folder)
+    leadhand("workflow", str(tmp_path / "wf.py"), *folder)
+    leadhand("plan", "new", "r", "--checker", "true", *folder)
+    loop, workflow, plan = script.submitted
+    assert loop["quarantine"] == workflow["phases"][0]["quarantine"] == plan["quarantine"] == FOUND
