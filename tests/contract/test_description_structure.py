@@ -93,11 +93,14 @@ def as_required(published: Any) -> Any:
 
 
 def without_new_kinds(published: Any) -> Any:
-    """The description without the kind of checker that a request may have since: a tool."""
+    """The description without what a checker of a request may be or have since."""
     forms = published["components"]["schemas"]["Checker"]["anyOf"][0]["oneOf"]
     forms[:] = [form for form in forms if form["required"] != ["tool"]]
+    [first, *_] = BASELINE["components"]["schemas"]["Checker"]["anyOf"][0]["oneOf"]
     for form in forms:
-        assert form["properties"].pop("tool") == {"type": "null"}
+        for name in form["properties"].keys() - first["properties"].keys():
+            assert name not in form["required"]
+            del form["properties"][name]
     return published
 
 
