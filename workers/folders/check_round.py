@@ -14,10 +14,10 @@ from typing import Literal
 from pydantic import JsonValue
 
 from app.domain.outcomes import Outcome
-from app.operations.attempts import FolderState, Work
+from app.operations.attempts import FolderState, Work, loop_run_of
 from app.redaction import without_keys
 from app.truncate import cut
-from workers.folders.judging_files import judging_files
+from workers.folders.judging_files import IgnoredFiles, judging_files
 from workers.folders.work_diff import SNAPSHOTS, pack_diff
 from workers.folders.worktree import SnapshotLost, Worktree
 
@@ -49,13 +49,14 @@ class CheckRound:
         own: bool,
         is_whole: bool = False,
         changed: Sequence[str] | None = None,
+        ignored: Sequence[str] = (),
     ) -> None:
         self._tree = tree
         self._is_whole = is_whole
-        #: All files that the loop has changed, if they are known, and those among them that the
-        #: judgement depends on.
+        #: All files that the loop has changed, if they are known.
         self._changed = changed
-        self._judging = judging_files(changed or ())
+        #: Those of them that the judgement depends on, and of the ones that git ignores.
+        self._judging = judging_files([*(changed or ()), *ignored])
         self._work = work
         self._address = address
         self._marker = shelf / _ROUND
@@ -165,7 +166,9 @@ def compare_round(
     if work.cwd is None or recorded is None or not recorded.startswith("git:"):
         return None
     shelf = spill / work.ref.id / SNAPSHOTS
-    tree = Worktree(top or work.cwd, shelf, is_own=top is not None)
+    folder = top or work.cwd
+    tree = Worktree(folder, shelf, is_own=top is not None)
+    ignored = IgnoredFiles(folder, tree, shelf, loop_run_of(work.grant.address))
     own = top is not None and not work.grant.compare
     changed = _changed(tree, state.base, recorded)
     return CheckRound(
@@ -176,4 +179,12 @@ def compare_round(
         own=own,
         is_whole=top not in (None, work.cwd),
         changed=changed,
+        ignored=ignored.changed(),
     )
+
+
+def record_ignored(work: Work, spill: Path, top: Path | None) -> None:
+    """Records the ignored files that a judgement depends on, before a loop's first doer."""
+    folder, shelf = top or Path(str(work.cwd)), spill / work.ref.id / SNAPSHOTS
+    tree = Worktree(folder, shelf, is_own=top is not None)
+    IgnoredFiles(folder, tree, shelf, loop_run_of(work.grant.address)).record()

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterable
+from contextlib import suppress
 from fnmatch import fnmatchcase
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from pydantic import JsonValue
+
+from workers.folders.worktree import Worktree
 
 #: The most files of each kind that are named.
 NAMED = 20
@@ -45,6 +50,44 @@ def judging_files(changed: Iterable[str]) -> dict[str, list[JsonValue]]:
         elif _is_test(path):
             found["tests_changed"].append(name)
     return {kind: files[:NAMED] for kind, files in found.items() if files}
+
+
+class IgnoredFiles:
+    """Files that git ignores and that a judgement depends on, as a loop's run has found them.
+
+    The states of a folder do not have them, and a doer decides what is ignored.
+    """
+
+    def __init__(self, folder: Path, tree: Worktree, shelf: Path, loop_run: str) -> None:
+        self._folder = folder
+        self._tree = tree
+        digest = hashlib.blake2b(loop_run.encode(), digest_size=8).hexdigest()
+        self._file = shelf / f"ignored-{digest}"
+
+    def record(self) -> None:
+        """Record their digests, unless an attempt of the same run has recorded them."""
+        with suppress(OSError):
+            if not self._file.exists():
+                part = self._file.with_suffix(".part")
+                part.write_text(json.dumps(self._digests()))
+                part.rename(self._file)
+
+    def changed(self) -> list[str]:
+        """Return the names of those that are not as recorded; none without a record."""
+        try:
+            before: dict[str, str] = json.loads(self._file.read_text())
+        except (OSError, ValueError):
+            return []
+        now = self._digests()
+        return sorted(name for name in {*before, *now} if before.get(name) != now.get(name))
+
+    def _digests(self) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for name in self._tree.ignored():
+            if judging_files([name]):
+                with suppress(OSError), (self._folder / name).open("rb") as file:
+                    found[name] = hashlib.file_digest(file, "sha256").hexdigest()
+        return found
 
 
 def _configures(path: PurePosixPath) -> bool:

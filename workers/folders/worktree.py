@@ -181,6 +181,17 @@ class Worktree:
             return []
         return [os.fsdecode(name) for name in listed.split(b"\0") if name]
 
+    def ignored(self) -> list[str]:
+        """Return the files that git ignores, in no folder that is ignored; none on an error."""
+        self._deadline = time.monotonic() + SNAPSHOT_S
+        options = ("--others", "--ignored", "--exclude-standard", "--directory", "-z")
+        try:
+            self._find_objects()
+            listed = self._run_git("ls-files", *options)
+        except (OSError, subprocess.SubprocessError):
+            return []
+        return [os.fsdecode(name) for name in listed.split(b"\0") if name and name[-1:] != b"/"]
+
     def restore(self, digest: str, earlier: Path) -> None:
         """Set the folder to a snapshot that another session made in the shelf `earlier`.
 

@@ -192,3 +192,15 @@ def test_next_doer_in_a_subfolder_is_compared_with_the_state_of_that_folder(
     assert sessions.status(session) == "completed", sessions.reason(session)
     state = sessions.engine.attempts.folder_state(SessionRef(session, session))
     assert state.digest == Worktree(sessions.folder(session), repo.parent / "other").snapshot()
+
+
+def test_configuration_that_the_doer_excludes_from_git_is_named(
+    sessions: Sessions, repo: Path
+) -> None:
+    (repo / ".gitignore").write_text("pytest.ini\nmine/\n")
+    git(repo, "commit", "-qam", "Ignore")
+    (repo / "pytest.ini").write_text("[pytest]\n")
+    exclude = 'echo conftest.py >> "$(git rev-parse --git-common-dir)/info/exclude"'
+    doer = {"command": f"touch conftest.py a.txt; {exclude}"}
+    session = submit(sessions, repo, "true", doer=doer, worktree=False)
+    assert sessions.engine.queries.ledger(session).items[0].checker_changed == ["conftest.py"]
