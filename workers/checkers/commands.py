@@ -107,7 +107,9 @@ class _Expected(NamedTuple):
 
 def _expected(checker: Checker, words: RunnerCommand, base: Baseline | None) -> _Expected:
     report = checker.report
-    if report is None and (words.runs_pytest or (base is not None and base.names)):
+    if report is None and words.runs_pytest:
+        report = "pytest's report"
+    elif report is None and base is not None and base.names:
         report = "the report of its tests"
     fails = checker.report is not None or words.fails_with_tests
     if base is not None and base.fails_with_tests is not None:
