@@ -119,7 +119,7 @@ def _apply(task: BodyTask, git: Git, home: Home) -> Outcome:
     with home.locked(git, "worktree") as held, reserved(task, home.session, ENDED):
         arrived = land_work(held, home.require_record(), given.merged.work)
         if arrived is not None:
-            _remove(held, home)
+            _remove(held.uncancelled(), home)
     if arrived is None:
         return _again(task, git, home, given)
     return _done(task, home, arrived, _recheck(given, judged), judged)

@@ -103,7 +103,7 @@ def land_work(git: Git, record: Record, work: MergedWork) -> Arrived | None:
     try:
         forward(git, work.new)
     except GitFailed:
-        if git("rev-parse", "HEAD") == work.old:
+        if git.uncancelled()("rev-parse", "HEAD") == work.old:
             raise
         return None
     return Arrived(text=text, uncommitted=uncommitted(git))

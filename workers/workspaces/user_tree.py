@@ -45,7 +45,11 @@ def refuse_overwriting(git: Git, top: Path, commit: str) -> None:
 
 
 def uncommitted(git: Git) -> list[str]:
-    """Returns the files of the working tree that have uncommitted changes or are not tracked."""
+    """Returns the files of the working tree that have uncommitted changes or are not tracked.
+
+    It is not cancelled: it is called once the branch has moved.
+    """
+    git = git.uncancelled()
     found = names_of(git("status", "--porcelain", "--untracked-files=normal", "--no-renames", "-z"))
     return [one[3:] for one in found]
 
