@@ -272,6 +272,12 @@ class Protected(Document):
         return {"pattern": value} if isinstance(value, str) else value
 
 
+class ProtectedPaths(Document):
+    """`[protect]` of leadhand.toml."""
+
+    paths: tuple[Protected, ...] = ()
+
+
 class Budget(Document):
     """The limits of a whole session; reaching one ends the session.
 

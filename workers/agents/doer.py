@@ -13,7 +13,7 @@ from app.truncate import cut
 from workers.agents.ask import agent_named, ask
 from workers.agents.continuing import ask_on
 from workers.agents.output_parser import TEXT_LIMIT
-from workers.folders.protected import refuse_tampering
+from workers.folders.protected import PROTECTED, ProtectedFolder
 from workers.processes.exit_outcome import (
     add_process_facts,
     failed_outcome,
@@ -35,10 +35,13 @@ def run_doer(task: BodyTask, cancel: threading.Event) -> Outcome:
     If it has changed protected files, the outcome ends the loop.
     """
     inputs = DoerInputs.model_validate(task.inputs)
-    outcome = _run(task, inputs, cancel)
     if inputs.protected is None or task.cwd is None:
-        return outcome
-    return refuse_tampering(outcome, inputs.protected, task.cwd, task.address, cancel)
+        return _run(task, inputs, cancel)
+    files = ProtectedFolder(task.cwd, task.spill.parent / PROTECTED, cancel)
+    put_back = files.put_back(inputs.protected)
+    outcome = files.refuse(_run(task, inputs, cancel), inputs.protected, task.address)
+    warnings = [text for text in (put_back, outcome.warning) if text]
+    return outcome.model_copy(update={"warning": "\n".join(warnings) or None})
 
 
 def _run(task: BodyTask, inputs: DoerInputs, cancel: threading.Event) -> Outcome:

@@ -19,7 +19,7 @@ from workers.checkers.verdicts import (
     function_verdict,
     not_started,
 )
-from workers.folders.protected import record
+from workers.folders.protected import PROTECTED, ProtectedFolder
 from workers.processes.warm_pool import Call
 from workers.prompts.inputs import CheckInputs, ProtectInputs
 from workers.task.functions import call, call_in_warm_process, prepare_call, with_place
@@ -32,7 +32,8 @@ def check(task: BodyTask, cancel: threading.Event) -> Outcome:
     The step before a loop with protected files records these.
     """
     if "protect" in task.inputs:
-        return record(task.cwd, ProtectInputs.model_validate(task.inputs).protect, cancel)
+        files = ProtectedFolder(task.folder, task.spill.parent / PROTECTED, cancel)
+        return files.record(ProtectInputs.model_validate(task.inputs).protect)
     given = CheckInputs.model_validate(task.inputs)
     timeout_s = min(given.checker.timeout_s, task.timeout_s)
     if given.is_baseline:

@@ -1,4 +1,4 @@
-"""Records the protected files of a folder before a loop, and finds what a doer changed of them.
+"""Records the protected files of a folder before a loop, and finds what a doer has changed.
 
 The files are found by walking the folder, and read: git's index and its lists of ignored files
 belong to the doer.
@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import stat
 import threading
 import zlib
@@ -26,9 +27,14 @@ from app.domain.reasons import Reason, ReasonCode
 from app.truncate import cut
 from leadhand.models.documents import Protected
 from workers.processes.exit_outcome import failed_outcome
+from workers.processes.own_folders import claim_session_folder
 
 #: The most protected files, and the most entries of a folder that are looked at.
 FILES, ENTRIES = 10_000, 2_000_000
+#: The folder of the copies, in the session's spill folder.
+PROTECTED = "protected"
+#: Of a larger file no copy is kept.
+COPY_BYTES = 50 * 1024 * 1024
 #: The most files that a reason names.
 _NAMED = 10
 _TEXT = 2_000
@@ -66,42 +72,115 @@ class Recorded(BaseModel):
     digests: str
 
 
-def record(folder: Path | None, patterns: Sequence[Protected], cancel: threading.Event) -> Outcome:
-    """Runs the step before a loop: records the protected files of the folder."""
-    if folder is None:
-        return failed_outcome(ReasonCode.FAILED_STEP, "there is no folder with protected files")
-    try:
-        found = find(folder, patterns, cancel)
-    except (TooManyFiles, OSError) as error:
-        why = f"the protected files cannot be recorded: {error}"
-        return failed_outcome(ReasonCode.FAILED_STEP, why)
-    if cancel.is_set():
-        return failed_outcome(ReasonCode.CANCELLED, "the step was cancelled")
-    files = "1 file is" if len(found) == 1 else f"{len(found)} files are"
-    recorded = Recorded(count=len(found), digests=_pack(found))
-    return Outcome(
-        word="succeeded", text=f"{files} protected", value=recorded.model_dump(mode="json")
-    )
+class ProtectedFolder(NamedTuple):
+    """The protected files of a working folder, with copies of them in the folder `shelf`."""
 
+    folder: Path
+    shelf: Path
+    cancel: threading.Event
 
-def refuse_tampering(
-    outcome: Outcome, given: Protection, folder: Path, address: str, cancel: threading.Event
-) -> Outcome:
-    """Returns a doer's outcome; `tampered` if protected files are not as before the loop."""
-    if outcome.reason is not None and outcome.reason.code is ReasonCode.CANCELLED:
-        return outcome
-    before = _before(given)
-    if before is None:
-        why = "the protected files were not recorded before the loop"
-        return failed_outcome(ReasonCode.FAILED_STEP, why)
-    try:
-        changes = compare(before, find(folder, given.patterns, cancel), given.patterns)
-    except (TooManyFiles, OSError) as error:
-        why = f"the protected files cannot be compared: {error}"
-        return _tampered(outcome, address, why)
-    if cancel.is_set():
-        return failed_outcome(ReasonCode.CANCELLED, "the doer was cancelled")
-    return _tampered(outcome, address, _text(changes)) if changes else outcome
+    def record(self, patterns: Sequence[Protected]) -> Outcome:
+        """Run the step before a loop: record the protected files, and keep copies of them."""
+        try:
+            found = find(self.folder, patterns, self.cancel)
+            self._keep_copies(found)
+        except (TooManyFiles, OSError) as error:
+            why = f"the protected files cannot be recorded: {error}"
+            return failed_outcome(ReasonCode.FAILED_STEP, why)
+        if self.cancel.is_set():
+            return failed_outcome(ReasonCode.CANCELLED, "the step was cancelled")
+        files = "1 file is" if len(found) == 1 else f"{len(found)} files are"
+        recorded = Recorded(count=len(found), digests=_pack(found))
+        return Outcome(
+            word="succeeded", text=f"{files} protected", value=recorded.model_dump(mode="json")
+        )
+
+    def refuse(self, outcome: Outcome, given: Protection, address: str) -> Outcome:
+        """Return a doer's outcome; `tampered` if protected files are not as before the loop."""
+        if outcome.reason is not None and outcome.reason.code is ReasonCode.CANCELLED:
+            return outcome
+        before = _before(given)
+        if before is None:
+            why = "the protected files were not recorded before the loop"
+            return failed_outcome(ReasonCode.FAILED_STEP, why)
+        try:
+            after = find(self.folder, given.patterns, self.cancel)
+        except (TooManyFiles, OSError) as error:
+            return _tampered(outcome, address, f"the protected files cannot be compared: {error}")
+        if self.cancel.is_set():
+            return failed_outcome(ReasonCode.CANCELLED, "the doer was cancelled")
+        changes = compare(before, after, given.patterns)
+        if not changes:
+            return outcome
+        claim_session_folder(self.shelf)
+        self._left.write_text(json.dumps({name: after.get(name) for name in changes}))
+        return _tampered(outcome, address, _text(changes))
+
+    def put_back(self, given: Protection) -> str | None:
+        """Undo what a doer has changed that was found out before the session was resumed.
+
+        A file that has changed again since then may be a person's, and stays. Returns a warning
+        that names the files; None if there are none.
+        """
+        try:
+            left = json.loads(self._left.read_text())
+        except (OSError, ValueError):
+            return None
+        before, now = _before(given) or {}, find(self.folder, given.patterns, self.cancel)
+        same = [name for name, digest in left.items() if now.get(name) == digest]
+        # Created files first: a link may be in place of a folder.
+        done = [name for name in same if name not in before and self._remove(name, before)]
+        done += [name for name in same if name in before and self._restore(name, before[name])]
+        self._left.unlink()
+        return cut(f"put back before the doer: {', '.join(done[:_NAMED])}", _TEXT) if done else None
+
+    @property
+    def _left(self) -> Path:
+        """The file that names what a doer has changed, with the digests that it left."""
+        return self.shelf / "tampered"
+
+    def _keep_copies(self, found: Digests) -> None:
+        claim_session_folder(self.shelf)
+        self._left.unlink(missing_ok=True)
+        for name, digest in found.items():
+            path, copy = self.folder / name, self.shelf / digest
+            if digest[0] not in "fxl" or copy.exists():
+                continue
+            if digest[0] == "l":
+                copy.write_bytes(os.fsencode(path.readlink()))
+            elif path.stat().st_size <= COPY_BYTES:
+                shutil.copyfile(path, copy)
+
+    def _remove(self, name: str, before: Digests) -> bool:
+        """Remove a created file; of one behind a link, the link if it is new."""
+        for folder in [*Path(name).parents][-2::-1]:
+            if (self.folder / folder).is_symlink():
+                if any(one.startswith(f"{folder}/") for one in before):
+                    return False
+                (self.folder / folder).unlink()
+                return True
+        (self.folder / name).unlink(missing_ok=True)
+        return True
+
+    def _restore(self, name: str, digest: str) -> bool:
+        """Write a file as it was, in place of what is there; returns whether that was possible."""
+        path, copy = self.folder / name, self.shelf / digest
+        if not copy.is_file() or (path.is_dir() and not path.is_symlink()):
+            return False
+        if digest[0] != "l" and _content(copy).hex() != digest[1:]:
+            return False  # the copy is another file
+        for folder in [*path.relative_to(self.folder).parents][-2::-1]:
+            above = self.folder / folder
+            if above.is_symlink() or not above.is_dir():
+                above.unlink(missing_ok=True)
+                above.mkdir()
+        path.unlink(missing_ok=True)
+        if digest[0] == "l":
+            path.symlink_to(os.fsdecode(copy.read_bytes()))
+            return True
+        shutil.copyfile(copy, path)
+        path.chmod(0o755 if digest[0] == "x" else 0o644)
+        return True
 
 
 def _before(given: Protection) -> Digests | None:

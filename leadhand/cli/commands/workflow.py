@@ -11,6 +11,7 @@ import click
 from leadhand.cli.budget_options import budget_options, pop_budget
 from leadhand.cli.child_options import child_options
 from leadhand.cli.loop_options import loop_options
+from leadhand.cli.protect_paths import protected_paths
 from leadhand.cli.quarantine import read_quarantine
 from leadhand.cli.worktree_option import worktree_field, worktree_option
 
@@ -91,7 +92,8 @@ def _overrides(
 
     budget = pop_budget(others)
     quarantine = read_quarantine(cwd)
-    held = {"quarantine": quarantine} if quarantine else {}
+    held: dict[str, object] = {"quarantine": quarantine} if quarantine else {}
+    held["protected"] = [*protected_paths(cwd), *(others.pop("protected", None) or ())]
     try:
         return Overrides.model_validate(
             {

@@ -91,8 +91,14 @@ CHEATS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("worktree", [True, False], ids=["worktree", "folder"])
-@pytest.mark.parametrize("cheat", CHEATS)
+#: Those that are tried in a worktree, too.
+IN_WORKTREES = ("edits a test", "adds an ignored test", "assumes it unchanged", "links the folder")
+
+
+@pytest.mark.parametrize(
+    ("cheat", "worktree"),
+    [*((name, False) for name in CHEATS), *((name, True) for name in IN_WORKTREES)],
+)
 def test_session_of_a_doer_that_changes_protected_files_ends_as_tampered(
     sessions: Sessions, repo: Path, cheat: str, worktree: bool
 ) -> None:
@@ -123,10 +129,95 @@ HONEST = {
 }
 
 
-@pytest.mark.parametrize("worktree", [True, False], ids=["worktree", "folder"])
-@pytest.mark.parametrize("what", HONEST)
+@pytest.mark.parametrize(
+    ("what", "worktree"),
+    [*((name, False) for name in HONEST), ("works", True), ("uses git", True)],
+)
 def test_honest_doer_is_not_called_a_cheat(
     sessions: Sessions, repo: Path, what: str, worktree: bool
 ) -> None:
     session = submit(sessions, repo, HONEST[what], worktree=worktree)
     assert sessions.status(session) == "completed", sessions.reason(session)
+
+
+def test_files_are_as_before_all_iterations(sessions: Sessions, repo: Path) -> None:
+    doer = "test -e turn && echo x >> tests/test_a.py; touch turn"
+    session = submit(sessions, repo, doer, checkers=["false"], worktree=True)
+    assert "tests/test_a.py (changed)" in tampered(sessions, session)
+    assert sessions.engine.queries.session(session).reason.at == "loop~1[2]/do"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("on_fail", ["continue", "retry:2", "stop"])
+def test_no_phase_follows_one_that_was_tampered_with(
+    sessions: Sessions, repo: Path, on_fail: str
+) -> None:
+    first = {"name": "a", "task": "t", "checkers": ["true"], "protected": PROTECTED,
+             "doer": {"command": "rm conftest.py"}, "on_fail": on_fail}  # fmt: skip
+    second = {"name": "b", "task": "t", "checkers": ["true"], "doer": {"command": "touch second"}}
+    session = sessions.submit_document(
+        {"kind": "workflow", "name": "w", "cwd": str(repo), "phases": [first, second]}
+    )
+    assert "conftest.py (deleted)" in tampered(sessions, session)
+    assert not (repo / "second").exists()
+
+
+def test_new_files_are_allowed_where_the_pattern_says_so(sessions: Sessions, repo: Path) -> None:
+    protected = [{"pattern": "tests/", "allow": ["create"]}, "conftest.py"]
+    session = submit(sessions, repo, "touch tests/test_new.py", protected=protected)
+    assert sessions.status(session) == "completed", sessions.reason(session)
+    session = submit(sessions, repo, "touch tests/conftest.py", protected=protected)
+    assert "tests/conftest.py (created)" in tampered(sessions, session)
+
+
+def only_once(command: str) -> str:
+    """A doer that cheats in its first run only."""
+    return f"test -e turn || {{ touch turn; {command}; }}"
+
+
+@pytest.mark.parametrize(
+    ("cheat", "worktree"),
+    [
+        ("edits a test", True),
+        ("edits a test", False),
+        ("deletes a test", False),
+        ("adds a conftest.py", False),
+        ("links the file", False),
+        ("links the folder", False),
+        ("links to another folder", False),
+        ("makes it executable", False),
+    ],
+)
+def test_resume_puts_back_what_a_doer_has_changed(
+    sessions: Sessions, repo: Path, cheat: str, worktree: bool
+) -> None:
+    session = submit(sessions, repo, only_once(CHEATS[cheat][0]), worktree=worktree)
+    tampered(sessions, session)
+    sessions.engine.control.apply(session, "resume")
+    sessions.carry_out(session)
+    assert sessions.status(session) == "completed", sessions.reason(session)
+    folder = sessions.folder(session) if worktree else repo
+    for name in ("tests/test_a.py", "tests/unit/test_b.py", "conftest.py"):
+        assert (folder / name).read_text() == f"# {name}\n"
+    assert any("put back before the doer" in one for one in sessions.warnings(session))
+
+
+def test_file_that_a_person_changed_since_is_not_put_back(sessions: Sessions, repo: Path) -> None:
+    session = submit(sessions, repo, only_once("echo x >> tests/test_a.py; rm conftest.py"))
+    tampered(sessions, session)
+    (repo / "tests/test_a.py").write_text("# by a person\n")
+    sessions.engine.control.apply(session, "resume")
+    sessions.carry_out(session)
+    assert tampered(sessions, session).endswith(": tests/test_a.py (changed)")
+    assert (repo / "tests/test_a.py").read_text() == "# by a person\n"
+    assert (repo / "conftest.py").exists()
+
+
+def test_retry_of_the_step_before_the_loop_accepts_the_files(
+    sessions: Sessions, repo: Path
+) -> None:
+    session = submit(sessions, repo, only_once("echo x >> tests/test_a.py; touch pytest.ini"))
+    tampered(sessions, session)
+    sessions.engine.step_verbs.retry(session, "protect")
+    sessions.carry_out(session)
+    assert sessions.status(session) == "completed", sessions.reason(session)
+    assert (repo / "tests/test_a.py").read_text() == "# tests/test_a.py\nx\n"
