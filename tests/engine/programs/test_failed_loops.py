@@ -40,6 +40,15 @@ def test_loop_is_run_again_as_often_as_its_retries_grant(bench: Bench):
     drive.ended_well("failed")
 
 
+def test_loop_that_was_tampered_with_ends_the_session(bench: Bench):
+    red = loop("red", *ITERATION, turns=1, on_fail="retry", retries=2)
+    drive = bench.start(program(red, step("after")))
+    why = {"code": "tampered", "text": "a test was changed", "at": "red~1[1]/do"}
+    drive.do("red~1[1]/do", verdict="terminate", reason=why)
+    assert (drive.status, drive.reason, drive.live) == ("failed", why, set())
+    assert drive.control("resume").word == "done"
+
+
 def test_retry_that_the_stages_limit_forbids_is_not_taken(bench: Bench):
     red = loop("red", *ITERATION, turns=1, on_fail="retry", retries=5)
     drive = bench.start(program(red), budget={"stage_stops": 2})

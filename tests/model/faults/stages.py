@@ -12,6 +12,13 @@ FAULTS = (
         "",
     ),
     Fault(
+        "a phase follows one that was tampered with",
+        "lib/turns",
+        "(turn.reason or {}).code == 'tampered'",
+        "false",
+        "test_loop_that_was_tampered_with_ends_the_session",
+    ),
+    Fault(
         "a retry is taken while the circuit is open",
         "lib/budgets",
         "here >= (allowed.stage_stops or math.huge)",
