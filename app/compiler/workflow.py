@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Sequence
 
 from pydantic import JsonValue
 
@@ -142,8 +143,8 @@ def _baseline(loop: LoopDocument | PhaseDocument, phase: str = "") -> tuple[Step
 
 
 def _has_command(checker: Checker) -> bool:
-    """Whether it is a command or has gates."""
-    return checker.command is not None or checker.rubric is not None
+    """Whether it is a command or has gates, and does not write into the folder before the work."""
+    return not checker.writes and (checker.command is not None or checker.rubric is not None)
 
 
 def _base_id(name: str, phase: str) -> str:
@@ -168,11 +169,21 @@ def _body(
 ) -> tuple[Step, ...]:
     do = _do(loop, doer=doer, model=model, phase=phase, prior=prior, id_=id_)
     names = check_names(loop.checkers)
+    needs = _needs_of_checks(names, loop.checkers)
     checks = tuple(
-        _check(loop, doer, name, checker, model=model, phase=phase, id_=id_)
+        _check(loop, doer, name, checker, model=model, phase=phase, id_=id_, needs=needs[name])
         for name, checker in zip(names, loop.checkers, strict=True)
     )
     return (do, *checks, _judge(loop, names, checks, has_folder=has_folder))
+
+
+def _needs_of_checks(names: Sequence[str], checkers: Sequence[Checker]) -> dict[str, str]:
+    """What each check waits for: those that write run first, one by one, then all others."""
+    last, needs = "do", dict[str, str]()
+    for name, checker in zip(names, checkers, strict=True):
+        if checker.writes:
+            needs[name], last = last, f"check.{name}"
+    return {name: needs.get(name, last) for name in names}
 
 
 def _do(
@@ -242,6 +253,7 @@ def _check(
     model: str | None,
     phase: str | None,
     id_: str,
+    needs: str,
 ) -> Step:
     asks = checker.prompt or checker.rubric
     # Without a model of its own a checker asks the doer's. Whether an agent that it names takes
@@ -255,7 +267,7 @@ def _check(
     return Step(
         id=f"check.{name}",
         action=Action.CHECK,
-        needs=("do",),
+        needs=(needs,),
         folder=True,
         quick=checker.quick,
         limits=_limits(checker.agent, checker.model, None),

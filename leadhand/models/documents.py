@@ -130,6 +130,9 @@ class Checker(Document):
     timeout_s: Seconds = CHECK_TIMEOUT_S
     #: A callable or tool that takes milliseconds and may share its process with other calls.
     quick: StrictBool = False
+    #: Whether its changes in the folder are part of the work, as those of a formatter. Such
+    #: checkers run before the others, one by one.
+    writes: StrictBool = False
     #: Of a command: the JUnit report that it writes, or `none`: then its exit code alone decides.
     #: By default each pytest that it starts is asked for one, and known outputs are read.
     report: FileName | None = None
@@ -167,6 +170,8 @@ class Checker(Document):
             raise ValueError("agent and model belong to a checker with a prompt or a rubric")
         if self.quick and self.callable is None and self.tool is None:
             raise ValueError("quick belongs to a callable or a tool")
+        if self.quick and self.writes:
+            raise ValueError("quick and writes exclude each other; leave one out")
         if self.command is None and (self.report is not None or self.allow_empty or self.reruns):
             raise ValueError("report, allow_empty and reruns belong to a command")
         return self

@@ -118,7 +118,7 @@ def start_diff(
     """
     assert work.cwd is not None
     shelf = spill / work.ref.id / SNAPSHOTS
-    keeps = work.step.action is Action.AGENT
+    keeps = does_work(work)
     is_own = top is not None
     whole = None if top in (None, work.cwd) else Worktree(top, shelf, is_own=True)
     return Look(
@@ -133,7 +133,15 @@ def start_diff(
 
 def needs_snapshot(work: Work) -> bool:
     """Whether to compare the working folder before and after the step."""
-    return work.cwd is not None and (work.step.action is Action.AGENT or work.grant.compare)
+    return work.cwd is not None and (does_work(work) or work.grant.compare)
+
+
+def does_work(work: Work) -> bool:
+    """Whether what the step changes is the work that is judged: a doer, or a check that writes."""
+    if work.step.action is not Action.CHECK:
+        return work.step.action is Action.AGENT
+    checker = work.inputs.get("checker")
+    return isinstance(checker, dict) and checker.get("writes") is True
 
 
 def pack_diff(before: str, after: str, text: str, *, by: str = "doer") -> str:

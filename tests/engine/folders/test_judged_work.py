@@ -204,3 +204,19 @@ def test_configuration_that_the_doer_excludes_from_git_is_named(
     doer = {"command": f"touch conftest.py a.txt; {exclude}"}
     session = submit(sessions, repo, "true", doer=doer, worktree=False)
     assert sessions.engine.queries.ledger(session).items[0].checker_changed == ["conftest.py"]
+
+
+def test_changes_of_a_check_that_writes_are_work_and_are_judged(
+    sessions: Sessions, repo: Path
+) -> None:
+    """They run one by one before the others, as they are listed."""
+    checkers = [
+        {"name": "late", "command": "grep -q 'work formatted twice' a.txt; touch probe"},
+        {"name": "one", "command": "sed -i 's/$/ formatted/' a.txt", "writes": True},
+        {"name": "two", "command": "sed -i 's/formatted/& twice/' a.txt", "writes": True},
+    ]
+    session = submit(sessions, repo, "", checkers=checkers)
+    assert sessions.status(session) == "completed", sessions.reason(session)
+    assert git(repo, "show", f"leadhand/{session}:a.txt") == "work formatted twice"
+    (entry,) = sessions.engine.queries.ledger(session).items
+    assert entry.changed_by_checkers == ChangedByCheckers(files=["probe"], count=1, put_back=True)
