@@ -133,7 +133,11 @@ def start_diff(
 
 def needs_snapshot(work: Work) -> bool:
     """Whether to compare the working folder before and after the step."""
-    return work.cwd is not None and (does_work(work) or work.grant.compare)
+    if work.cwd is None:
+        return False
+    action = work.step.action
+    does = action is Action.AGENT or (action is Action.CHECK and does_work(work))
+    return does or work.grant.compare
 
 
 def does_work(work: Work) -> bool:
