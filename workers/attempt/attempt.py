@@ -19,7 +19,7 @@ from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome
 from app.domain.program import Action
 from app.domain.reasons import ReasonCode
-from app.domain.records import Hint, Reply
+from app.domain.records import Grant, Hint, Reply
 from app.engine import Engine
 from app.errors import ReferenceUnresolved, SessionUnknown, SpecForeign, StoreAway
 from app.logs import about
@@ -51,7 +51,6 @@ from workers.registry.registries import Registry
 from workers.registry.tools import ToolCatalogue
 from workers.task.conversation import conversation_of
 from workers.task.inline_calls import InlineCalls
-from workers.task.live_output import LiveOutput
 
 log = logging.getLogger(__name__)
 
@@ -319,6 +318,8 @@ class Attempts:
 
     def _look(self, work: Work, lease: Lease) -> Look | CheckRound | None:
         """Snapshot the working folder before the body runs, if the step needs that."""
+        if work.cwd is None:
+            return None
         compares = work.step.folder and work.step.action is Action.JUDGE
         if not (compares or needs_snapshot(work)):
             return None
@@ -385,8 +386,8 @@ class Attempts:
     def _task(self, work: Work, lease: Lease, warm: Calls, *, shown: bool = True) -> BodyTask:
         settings, grant, ref = self._engine.settings, work.grant, work.ref
         (agents, shelf), folders = self._registry_of(work), FolderRecords(self._engine, lease)
-        conversation, live = conversation_of(work), self._live_output(work) if shown else None
-        caller = step_tokens.Caller(ref.id, grant.address, grant.fence, step_tokens.BODY_SCOPES)
+        outputs, conversation = self._outputs if shown else None, conversation_of(work)
+        live = outputs.open(work.ref, work.grant) if outputs is not None else None
         task = BodyTask(
             session=work.ref.id,
             address=grant.address,
@@ -398,7 +399,7 @@ class Attempts:
             spill=attempt_folder(settings.spill, work.ref.id, grant.address, fence=grant.fence),
             timeout_s=work.step.timeout_s,
             url=settings.api_url,
-            mint=lambda: step_tokens.mint(caller, secret=settings.secret),
+            mint=lambda: step_tokens.mint(_caller(ref, grant), secret=settings.secret),
             worker_environment=self._inherited,
             session_environment=work.environment,
             is_free=work.is_free,
@@ -415,10 +416,10 @@ class Attempts:
             failure=grant.failure,
             ending=grant.ending,
             messages=grant.messages,
-            mint_for_session=lambda: self._mint_for_session(caller),
+            mint_for_session=lambda: self._mint_for_session(_caller(ref, grant)),
             on_spent=lease.spent,
             until=lambda: lease.until(work.step.timeout_s),
-            origin=origin_of(work),
+            origin=origin_of(work) if work.workspace else None,
             own_top=own_worktree(work, self._folders.worktrees) if work.workspace else None,
             worktrees=self._folders.worktrees,
             copy_max=settings.copy_max,
@@ -432,9 +433,6 @@ class Attempts:
             live=live,
         )
         return _with_redacted_output(task)
-
-    def _live_output(self, work: Work) -> LiveOutput | None:
-        return self._outputs.open(work.ref, work.grant) if self._outputs is not None else None
 
     def _mint_for_session(self, caller: step_tokens.Caller) -> str:
         holder = self._engine.callers.session_caller(caller)
@@ -464,6 +462,10 @@ def _nonces() -> Iterator[str]:
     """Unique words: no other process uses them, and this one uses each once. Not secret."""
     mine = secrets.token_hex(6)
     return (f"{mine}-{number}" for number in count(1))
+
+
+def _caller(ref: SessionRef, grant: Grant) -> step_tokens.Caller:
+    return step_tokens.Caller(ref.id, grant.address, grant.fence, step_tokens.BODY_SCOPES)
 
 
 def _log_start(work: Work) -> None:
