@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import JsonValue
 
 from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome, Thread
@@ -131,21 +132,22 @@ def test_half_a_surrogate_pair_anywhere_in_an_outcome_is_a_question_mark(world: 
 
 
 @pytest.mark.parametrize(
-    "step",
+    ("action", "inputs", "state"),
     [
-        Step(id="a", action=Action.AGENT, inputs={"task": "t", "doer": {"callable": "odd:work"}}),
-        Step(id="a", action=Action.CHECK, inputs={"checker": {"callable": "odd:check"}}),
+        (Action.AGENT, {"task": "t", "doer": {"callable": "odd:work"}}, "failed"),
+        (Action.CHECK, {"checker": {"callable": "odd:check"}}, "succeeded"),
     ],
-    ids=lambda step: step.action.value,
 )
 def test_a_function_that_gives_half_a_surrogate_pair_is_called_once(
-    world: World, tmp_path: Path, step: Step
+    world: World, tmp_path: Path, action: Action, inputs: dict[str, JsonValue], state: str
 ):
+    """The result of a doer is refused; the text of a verdict has a question mark instead."""
+    step = Step(id="a", action=action, inputs=inputs)
     (tmp_path / "odd.py").write_text(CODE)
     ref = begun(world, step, cwd=str(tmp_path))
     carry_out(world, ref, "a")
     [line] = world.engine.queries.steps(ref.id).items
-    assert (line.state, line.attempt) == ("succeeded", 1)
+    assert (line.state, line.attempt) == (state, 1)
 
 
 def test_a_number_that_is_none_is_null_to_those_who_work_on_it(world: World):
