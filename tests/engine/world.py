@@ -119,7 +119,7 @@ class World:
         self.settle(ref, self.grant(ref, f"{block}/do"))
         answer = self.settle(ref, self.grant(ref, f"{block}/{check}"))
         judged = Outcome.model_validate({"word": "succeeded", "verdict": verdict})
-        self.settle(ref, answer.grants[0], judged)
+        self.settle(ref, self.judge(ref, answer, block), judged)
 
     def later(self, ms: int) -> None:
         self.now += ms
