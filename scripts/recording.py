@@ -79,6 +79,10 @@ def recorded(folder: Path) -> Iterator[Line]:
             raise SystemExit(f"{' '.join(command)} ended with exit code {process.returncode}")
 
 
+#: A line that a step has written, such as `  green~1[1]/check.pytest | 5 passed in 0.1s`.
+_LIVE = re.compile(r"^  \S+ [|!] ")
+
+
 def shown(output: Iterable[str]) -> Iterator[str]:
     """Yield the lines that the picture has: those up to the demo's last one."""
     ended = False
@@ -89,8 +93,11 @@ def shown(output: Iterable[str]) -> Iterator[str]:
 
 
 def comparable(lines: Iterable[str]) -> list[str]:
-    """Return lines without ids, times and pytest's own output, sorted: steps run in parallel."""
-    return sorted(map(_without_what_varies, lines))
+    """Return lines without ids, times and the live output of steps, which shows only what takes a
+    while; sorted, since steps run in parallel.
+    """
+    kept = (line for line in lines if not _LIVE.match(line))
+    return sorted(map(_without_what_varies, kept))
 
 
 def _without_what_varies(line: str) -> str:
