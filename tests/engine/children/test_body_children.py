@@ -233,6 +233,7 @@ def test_stop_that_is_queued_for_a_child_does_not_reach_it_once_it_is_detached(
     world.engine.control.apply(ref.id, "abort")
     world.engine.attempts.release(ref, body.grant, why="cancel")
     world.engine.transitions.deliver = deliver
+    assert world.engine.store.errand_score(f"stop|{kept.member}") is None
     world.later(5_000)
     assert world.engine.queries.session(ref.id).status == "aborted"
     assert body.status(kept) == "active"
