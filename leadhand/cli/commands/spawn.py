@@ -10,9 +10,8 @@ import click
 from leadhand.cli.budget_options import budget_options, pop_budget
 from leadhand.cli.child_options import child_options
 from leadhand.cli.loop_options import checker_of, loop_options
-from leadhand.cli.protect_paths import protected_paths
-from leadhand.cli.quarantine import read_quarantine
 from leadhand.cli.render.tables import echo_json
+from leadhand.cli.session_settings import SessionSettings
 from leadhand.cli.task_text import read_task
 from leadhand.cli.worktree_option import worktree_field, worktree_option
 
@@ -126,8 +125,9 @@ def _document(
     if budget:
         given["budget"] = budget
     cwd = given.pop("cwd", None)
-    given["quarantine"] = read_quarantine(cwd)
-    given["protected"] = [*protected_paths(cwd), *given.get("protected", ())]
+    settings = SessionSettings(cwd)
+    given["quarantine"] = settings.read_quarantine()
+    given["protected"] = [*settings.read_protected(), *given.get("protected", ())]
     given["worktree"] = worktree_field(
         cwd, worktree=given["worktree"], no_prepare=given.pop("no_prepare")
     )

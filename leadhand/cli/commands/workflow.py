@@ -11,8 +11,7 @@ import click
 from leadhand.cli.budget_options import budget_options, pop_budget
 from leadhand.cli.child_options import child_options
 from leadhand.cli.loop_options import loop_options
-from leadhand.cli.protect_paths import protected_paths
-from leadhand.cli.quarantine import read_quarantine
+from leadhand.cli.session_settings import SessionSettings
 from leadhand.cli.worktree_option import worktree_field, worktree_option
 
 if TYPE_CHECKING:
@@ -91,9 +90,10 @@ def _overrides(
     from leadhand.run import working_folder
 
     budget = pop_budget(others)
-    quarantine = read_quarantine(cwd)
+    settings = SessionSettings(cwd)
+    quarantine = settings.read_quarantine()
     held: dict[str, object] = {"quarantine": quarantine} if quarantine else {}
-    held["protected"] = [*protected_paths(cwd), *(others.pop("protected", None) or ())]
+    held["protected"] = [*settings.read_protected(), *(others.pop("protected", None) or ())]
     try:
         return Overrides.model_validate(
             {

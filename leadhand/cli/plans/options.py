@@ -10,7 +10,7 @@ import click
 
 from leadhand.cli.budget_options import pop_budget
 from leadhand.cli.loop_options import baseline_option, checker_of
-from leadhand.cli.quarantine import read_quarantine
+from leadhand.cli.session_settings import SessionSettings
 
 if TYPE_CHECKING:
     from leadhand.models.plans import PlanDocument
@@ -136,7 +136,7 @@ def plan_document(
             fields["tasks"] = planned_tasks(tasks_file)
         if budget:
             fields["budget"] = budget
-        if quarantine := read_quarantine(cwd):
+        if quarantine := SessionSettings(cwd).read_quarantine():
             fields["quarantine"] = quarantine
         named = [checker_of(checker, cwd) for checker in checkers]
         return document_of(request, named, doer=as_doer(doer, agent), cwd=cwd, **fields)

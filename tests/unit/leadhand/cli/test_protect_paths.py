@@ -7,12 +7,12 @@ from pathlib import Path
 import click
 import pytest
 
-from leadhand.cli.protect_paths import protected_paths
+from leadhand.cli.session_settings import SessionSettings
 from tests.unit.leadhand.cli.test_quarantine_file import git
 
 
 def listed(folder: Path) -> list[object]:
-    return [one["pattern"] for one in protected_paths(str(folder))]
+    return [one["pattern"] for one in SessionSettings(str(folder)).read_protected()]
 
 
 def test_file_only_adds_to_what_is_committed(tmp_path: Path) -> None:
@@ -33,5 +33,5 @@ def test_file_only_adds_to_what_is_committed(tmp_path: Path) -> None:
 def test_pattern_that_is_not_of_the_folder_is_named(tmp_path: Path, pattern: str) -> None:
     (tmp_path / "leadhand.toml").write_text(f'[protect]\npaths = ["{pattern}"]\n')
     with pytest.raises(click.ClickException) as raised:
-        protected_paths(str(tmp_path))
+        SessionSettings(str(tmp_path)).read_protected()
     assert "leadhand.toml: protect: paths.0" in str(raised.value)

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import pytest
 
-from leadhand.cli.quarantine import read_quarantine
+from leadhand.cli.session_settings import SessionSettings
 from tests.scripted_api import Script
 from tests.unit.leadhand.cli.conftest import Leadhand
 
@@ -23,18 +23,18 @@ def git(folder: Path, *arguments: str) -> None:
 
 def test_commit_counts_and_not_the_folder(tmp_path: Path) -> None:
     file = tmp_path / "leadhand.toml"
-    assert read_quarantine(str(tmp_path)) == []
+    assert SessionSettings(str(tmp_path)).read_quarantine() == []
     file.write_text(ENTRY)
-    assert read_quarantine(str(tmp_path)) == FOUND, "a plain folder has no commit"
+    assert SessionSettings(str(tmp_path)).read_quarantine() == FOUND, "a plain folder has no commit"
     git(tmp_path, "init", "-q")
-    assert read_quarantine(str(tmp_path)) == [], "it is not committed"
+    assert SessionSettings(str(tmp_path)).read_quarantine() == [], "it is not committed"
     git(tmp_path, "add", ".")
     git(tmp_path, "commit", "-qm", "one")
     file.write_text(ENTRY + ENTRY.replace("test_b", "test_c"))
     (tmp_path / "sub").mkdir()
-    assert read_quarantine(str(tmp_path / "sub")) == FOUND
+    assert SessionSettings(str(tmp_path / "sub")).read_quarantine() == FOUND
     file.unlink()
-    assert read_quarantine(str(tmp_path)) == FOUND
+    assert SessionSettings(str(tmp_path)).read_quarantine() == FOUND
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_commit_counts_and_not_the_folder(tmp_path: Path) -> None:
 def test_entry_that_is_not_valid_is_named(tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "leadhand.toml").write_text(text)
     with pytest.raises(click.ClickException) as raised:
-        read_quarantine(str(tmp_path))
+        SessionSettings(str(tmp_path)).read_quarantine()
     assert said in str(raised.value)
 
 
