@@ -23,7 +23,7 @@ from app.domain.records import Grant, Hint, Reply
 from app.engine import Engine
 from app.errors import ReferenceUnresolved, SessionUnknown, SpecForeign, StoreAway
 from app.logs import about
-from app.operations.attempts import FolderState, Work
+from app.operations.attempts import FolderState, Work, loop_run_of
 from app.operations.local_steps.skipping import is_skipped, skipped_outcome
 from app.security import step_tokens
 from tasks import tracing
@@ -40,7 +40,8 @@ from workers.attempt.settle import Held, Settled, Settler, retry_while_away
 from workers.attempt.step_folder import StepFolders, origin_of
 from workers.attempt.workspace_step import diff_target, own_worktree
 from workers.checkers.check import QuickCheck, quick_check
-from workers.folders.check_round import CheckRound, compare_round, diff_of_loop, record_ignored
+from workers.folders.check_round import CheckRound, compare_round, diff_of_loop
+from workers.folders.judging_files import IgnoredFiles
 from workers.folders.spill import attempt_folder
 from workers.folders.work_diff import Look, needs_snapshot, start_diff
 from workers.processes import environment
@@ -334,7 +335,7 @@ class Attempts:
         look = start_diff(work, left, spill, diff_target(work, root), top)
         before = look.before
         if work.step.action is Action.AGENT and left.base is None and before is not None:
-            record_ignored(work, spill, top)
+            IgnoredFiles(look.whole, loop_run_of(at)).record()
             retry_while_away(lambda: attempts.record_base(work.ref, at, before), lease)
         return look
 

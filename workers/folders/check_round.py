@@ -166,9 +166,8 @@ def compare_round(
     if work.cwd is None or recorded is None or not recorded.startswith("git:"):
         return None
     shelf = spill / work.ref.id / SNAPSHOTS
-    folder = top or work.cwd
-    tree = Worktree(folder, shelf, is_own=top is not None)
-    ignored = IgnoredFiles(folder, tree, shelf, loop_run_of(work.grant.address))
+    tree = Worktree(top or work.cwd, shelf, is_own=top is not None)
+    ignored = IgnoredFiles(tree, loop_run_of(work.grant.address))
     own = top is not None and not work.grant.compare
     changed = _changed(tree, state.base, recorded)
     return CheckRound(
@@ -181,10 +180,3 @@ def compare_round(
         changed=changed,
         ignored=ignored.changed(),
     )
-
-
-def record_ignored(work: Work, spill: Path, top: Path | None) -> None:
-    """Records the ignored files that a judgement depends on, before a loop's first doer."""
-    folder, shelf = top or Path(str(work.cwd)), spill / work.ref.id / SNAPSHOTS
-    tree = Worktree(folder, shelf, is_own=top is not None)
-    IgnoredFiles(folder, tree, shelf, loop_run_of(work.grant.address)).record()

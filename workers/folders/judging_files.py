@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable
 from contextlib import suppress
 from fnmatch import fnmatchcase
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 from pydantic import JsonValue
 
@@ -58,11 +58,10 @@ class IgnoredFiles:
     The states of a folder do not have them, and a doer decides what is ignored.
     """
 
-    def __init__(self, folder: Path, tree: Worktree, shelf: Path, loop_run: str) -> None:
-        self._folder = folder
+    def __init__(self, tree: Worktree, loop_run: str) -> None:
         self._tree = tree
         digest = hashlib.blake2b(loop_run.encode(), digest_size=8).hexdigest()
-        self._file = shelf / f"ignored-{digest}"
+        self._file = tree.shelf / f"ignored-{digest}"
 
     def record(self) -> None:
         """Record their digests, unless an attempt of the same run has recorded them."""
@@ -85,7 +84,7 @@ class IgnoredFiles:
         found: dict[str, str] = {}
         for name in self._tree.ignored():
             if judging_files([name]):
-                with suppress(OSError), (self._folder / name).open("rb") as file:
+                with suppress(OSError), (self._tree.folder / name).open("rb") as file:
                     found[name] = hashlib.file_digest(file, "sha256").hexdigest()
         return found
 

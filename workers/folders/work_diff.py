@@ -42,7 +42,7 @@ class Look:
     ) -> None:
         self._tree = tree
         #: The snapshots of all of the session's own worktree.
-        self._whole = whole or tree
+        self.whole = whole or tree
         self._keeps = keeps
         self._target = target
         self._address = address
@@ -77,7 +77,7 @@ class Look:
         """
         after = self.digest()
         if self._keeps:
-            self._record_work(after if self._whole is self._tree else self._whole.snapshot())
+            self._record_work(after if self.whole is self._tree else self.whole.snapshot())
         if after is None:
             log.info("no digest of the folder")
             return outcome.model_copy(update={"no_diff": self._tree.failure})

@@ -72,12 +72,12 @@ class Worktree:
     def __init__(
         self, folder: Path, shelf: Path, *, lock: int | None = None, is_own: bool = False
     ) -> None:
-        self._folder = folder
+        self.folder = folder
         #: Whether it is a session's own worktree, so that repositories in it are a doer's work.
         self._is_own = is_own
         #: A file that git keeps open too: its lock outlives a worker that is killed.
         self._lock = lock
-        self._shelf = shelf
+        self.shelf = shelf
         self._slow = shelf / "slow"
         self._deadline = 0.0
         self._env: dict[str, str] | None = None
@@ -109,7 +109,7 @@ class Worktree:
         """Return why the folder's snapshots are made without git."""
         if shutil.which("git") is None:
             return "git_missing"
-        above = self._folder.resolve()
+        above = self.folder.resolve()
         is_inside = any((folder / ".git").exists() for folder in (above, *above.parents))
         return "git_refused" if is_inside else "no_git"
 
@@ -122,9 +122,9 @@ class Worktree:
     def _rest(self) -> None:
         """Pause snapshots for REST_S and delete the temporary objects of the one that timed out."""
         with suppress(OSError):
-            claim_session_folder(self._shelf)
+            claim_session_folder(self.shelf)
             self._slow.touch()
-            for begun in self._shelf.glob("objects/*/tmp_*"):
+            for begun in self.shelf.glob("objects/*/tmp_*"):
                 begun.unlink(missing_ok=True)
 
     def knows(self, digest: str | None) -> bool:
@@ -210,13 +210,13 @@ class Worktree:
 
         Files that git ignores stay as they are.
         """
-        self.restore(digest, self._shelf)
+        self.restore(digest, self.shelf)
 
     def _restore(self, tree: str, earlier: Path) -> None:
         prefix = self._open_repository()
         if prefix is None:
-            raise SnapshotLost(f"{str(self._folder)!r} is in no git repository")
-        if earlier != self._shelf:
+            raise SnapshotLost(f"{str(self.folder)!r} is in no git repository")
+        if earlier != self.shelf:
             self._copy_objects(earlier / "objects")
         self._git_digest(prefix)  # so that the index names the files that have to go
         self._git("read-tree", "--reset", "-u", self._whole_tree(prefix, tree))
@@ -226,7 +226,7 @@ class Worktree:
         for file in objects.glob("*/*"):
             if file.parent.name == "info" or file.name.startswith("tmp_"):
                 continue
-            copy = self._shelf / "objects" / file.parent.name / file.name
+            copy = self.shelf / "objects" / file.parent.name / file.name
             copy.parent.mkdir(mode=0o700, exist_ok=True)
             with suppress(FileExistsError):
                 copy.hardlink_to(file)
@@ -235,22 +235,22 @@ class Worktree:
         """The tree of the repository, with the folder replaced by a snapshot of it."""
         if not prefix:
             return tree
-        index = self._shelf / "index.whole"
-        shutil.copyfile(self._shelf / "index", index)
+        index = self.shelf / "index.whole"
+        shutil.copyfile(self.shelf / "index", index)
         self._git("rm", "-r", "-f", "-q", "--cached", "--ignore-unmatch", "--", ".", index=index)
         self._git("read-tree", f"--prefix={prefix}", tree, index=index)
         return self._git("write-tree", index=index)
 
     def _git_digest(self, prefix: str) -> str:
-        index = self._shelf / "index"
-        (self._shelf / "index.lock").unlink(missing_ok=True)  # its holder was killed
+        index = self.shelf / "index"
+        (self.shelf / "index.lock").unlink(missing_ok=True)  # its holder was killed
         if not index.exists():
-            theirs = self._folder / self._git("rev-parse", "--git-path", "index", own=False)
+            theirs = self.folder / self._git("rev-parse", "--git-path", "index", own=False)
             if theirs.is_file():
                 shutil.copyfile(theirs, index)
         self._forget_repositories()
         if self._is_own:
-            self._note_nested(open_nested(self._raw, self._folder))
+            self._note_nested(open_nested(self._raw, self.folder))
         self._add_all()
         options = ("--prefix", prefix) if prefix and self._git("ls-files", "--", ".") else ()
         return f"git:{self._git('write-tree', *options)}"
@@ -258,7 +258,7 @@ class Worktree:
     @property
     def _nested(self) -> Path:
         """The file with the names of the repositories whose files the snapshots have."""
-        return self._shelf / "nested"
+        return self.shelf / "nested"
 
     def _note_nested(self, names: list[str]) -> None:
         if names:
@@ -272,7 +272,7 @@ class Worktree:
         except OSError:
             return []
         known = dict.fromkeys(one for one in noted if one)
-        return [one for one in known if (self._folder / one / ".git").exists()]
+        return [one for one in known if (self.folder / one / ".git").exists()]
 
     def _add_all(self) -> None:
         """Bring the index up to date; a repository in the folder without a commit is left out."""
@@ -299,16 +299,16 @@ class Worktree:
             named = ""
         theirs, excludes = (
             Path(named) if named else home / "git" / "ignore",
-            self._shelf / "excludes",
+            self.shelf / "excludes",
         )
         listed = theirs.read_bytes() if theirs.is_file() else b""
         excludes.write_bytes(listed + b"\n" + _BY_PRODUCTS)
-        (self._shelf / "by-products").write_bytes(_BY_PRODUCTS)
+        (self.shelf / "by-products").write_bytes(_BY_PRODUCTS)
         return excludes
 
     def _add_tracked_by_products(self) -> None:
         """Bring by-products that the folder's own index has into the index of the snapshots."""
-        patterns = str(self._shelf / "by-products")
+        patterns = str(self.shelf / "by-products")
         tracked = self._run_git("ls-files", "-z", "-c", "-i", "-X", patterns, "--", ".", own=False)
         names = [os.fsdecode(name) for name in tracked.split(b"\0") if name]
         for at in range(0, len(names), 500):
@@ -346,13 +346,13 @@ class Worktree:
             return None
         prefix, _, objects = lines.rpartition("\n")
         if self._env is None:
-            claim_session_folder(self._shelf)
-            info = self._shelf / "objects" / "info"
+            claim_session_folder(self.shelf)
+            info = self.shelf / "objects" / "info"
             info.mkdir(mode=0o700, parents=True, exist_ok=True)
-            (info / "alternates").write_text(f"{(self._folder / objects).resolve()}\n")
+            (info / "alternates").write_text(f"{(self.folder / objects).resolve()}\n")
             self._env = {
-                "GIT_INDEX_FILE": str(self._shelf / "index"),
-                "GIT_OBJECT_DIRECTORY": str(self._shelf / "objects"),
+                "GIT_INDEX_FILE": str(self.shelf / "index"),
+                "GIT_OBJECT_DIRECTORY": str(self.shelf / "objects"),
                 **self._without_filters(),
             }
         return prefix.strip("\n")
@@ -407,7 +407,7 @@ class Worktree:
         other = {**variables} if index is None else {**variables, "GIT_INDEX_FILE": str(index)}
         with subprocess.Popen(  # noqa: S603 - git, with fixed arguments
             command,
-            cwd=self._folder,
+            cwd=self.folder,
             env=self._environment(own=own) | other,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -427,12 +427,12 @@ class Worktree:
 
     def _files_digest(self) -> str | None:
         mixed, files, left = hashlib.sha256(), 0, READ_BYTES
-        for path in _walk(self._folder):
+        for path in _walk(self.folder):
             status = path.lstat()
             files, left = files + 1, left - status.st_size
             if files > FILES or left < 0 or time.monotonic() > self._deadline:
                 return None
-            mixed.update(f"{path.relative_to(self._folder)}\0".encode(errors="surrogateescape"))
+            mixed.update(f"{path.relative_to(self.folder)}\0".encode(errors="surrogateescape"))
             mixed.update(_content(path, status.st_mode))
         return f"files:{mixed.hexdigest()}"
 
