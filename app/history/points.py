@@ -21,6 +21,7 @@ from app.errors import PositionRefused
 from app.history.completion import step_is_done, turn_is_done
 from app.history.flow_points import end_of, is_flow, start_of, steps_at, with_turns
 from app.history.lineage import home_of
+from leadhand.models.text import list_first
 
 FIELD = "after"
 _SEGMENT = re.compile(r"^(?P<name>[^/#~\[\]]+)(~(?P<run>\d+))?(\[(?P<turn>\d+)\])?$")
@@ -243,8 +244,7 @@ def _segments_in_file(
 def _list_labels(program: Program) -> str:
     """A text that lists the labels of the program."""
     names = list(_labels(program))
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return f"there are: {', '.join(names[:_NAMED])}{more}"
+    return f"there are: {list_first(names, _NAMED)}"
 
 
 def _labels(program: Program) -> dict[str, list[str]]:

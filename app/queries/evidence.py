@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from app.domain.reasons import ReasonCode
 from leadhand.models.counts import Counts
+from leadhand.models.text import list_first
 from leadhand.models.views import ChangedFiles, CheckEvidence, Evidence, LedgerEntry, ResultView
 
 #: Files that a sentence names.
@@ -104,19 +105,15 @@ def _notes_on_checks(found: Evidence) -> Iterator[str]:
         if word == "green":
             yield f"{name} was green before, so it cannot tell whether anything was done"
     if found.flaky:
-        yield f"flaky, so not counted: {_listed(found.flaky)}"
+        yield f"flaky, so not counted: {list_first(found.flaky, _SHOWN)}"
 
 
 def _notes_on_files(found: Evidence) -> Iterator[str]:
     if found.tests_changed:
-        yield f"the doer changed tests: {_listed(found.tests_changed)}"
+        yield f"the doer changed tests: {list_first(found.tests_changed, _SHOWN)}"
     if found.checker_changed:
-        yield f"the doer changed what configures checks: {_listed(found.checker_changed)}"
+        names = list_first(found.checker_changed, _SHOWN)
+        yield f"the doer changed what configures checks: {names}"
     if found.not_compared is not None:
         why = _WHY_UNKNOWN.get(found.not_compared, found.not_compared)
         yield f"what was changed is not known: {why}"
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more

@@ -14,6 +14,7 @@ from app.fleet.inventory import consumed_queues
 from app.queries.question_texts import answer_command
 from leadhand.models.forms import parse_rules
 from leadhand.models.local_work import LOST_AFTER_S
+from leadhand.models.text import list_first
 from leadhand.models.views import Wait, WorkerView
 
 #: The most holders of slots that are named.
@@ -266,9 +267,7 @@ def _named(sessions: Sequence[str]) -> str:
     >>> _named(["a"]), _named(list("abcdefg"))
     ('session a', 'sessions a, b, c, d, e and 2 more')
     """
-    more = f" and {len(sessions) - _SHOWN} more" if len(sessions) > _SHOWN else ""
-    ids = ", ".join(sessions[:_SHOWN])
-    return f"session{'s' if len(sessions) > 1 else ''} {ids}{more}"
+    return f"session{'s' if len(sessions) > 1 else ''} {list_first(sessions, _SHOWN)}"
 
 
 def _wait_for_lock(record: StepRecord, around: Around) -> Wait:

@@ -20,6 +20,7 @@ from app.errors import (
     StoreReadOnly,
     StoreUnfit,
 )
+from leadhand.models.text import list_first
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -152,6 +153,5 @@ def lacks_rights(commands: Sequence[str]) -> str:
     'its user may not run MULTI, WATCH; grant what deploy/redis/users.acl grants'
     """
     missing = list(dict.fromkeys(commands))
-    names = ", ".join(missing[:_NAMED])
-    more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
-    return f"its user may not run {names}{more}; grant what deploy/redis/users.acl grants"
+    names = list_first(missing, _NAMED)
+    return f"its user may not run {names}; grant what deploy/redis/users.acl grants"

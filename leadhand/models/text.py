@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -169,3 +169,13 @@ def _printable(text: str) -> str:
         return text
     text = without_ansi(text)
     return "".join(c if c.isprintable() or c in _JOINERS_AND_MARKS else " " for c in text)
+
+
+def list_first(names: Sequence[str], most: int) -> str:
+    """Formats the first names, and how many more there are.
+
+    >>> list_first(["a", "b"], 2), list_first(["a", "b", "c"], 2)
+    ('a, b', 'a, b and 1 more')
+    """
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from app.domain.outcomes import Baseline
 from leadhand.models.documents import Checker
+from leadhand.models.text import list_first
 from workers.checkers.reports import (
     ReportUnreadable,
     TestRun,
@@ -141,8 +142,7 @@ def _refusal(checker: Checker, expected: _Expected, tests: TestRun | None, why: 
 
 def listed(names: Sequence[str]) -> str:
     """Lists the first names of tests."""
-    more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
-    return ", ".join(names[:_NAMES]) + more
+    return list_first(names, _NAMES)
 
 
 def _stamps(folder: Path, files: Sequence[str]) -> dict[Path, _Stamp]:

@@ -9,6 +9,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from leadhand.models.text import list_first
 from workers.workspaces.git import DIFF, Git, GitFailed, WorkspaceRefused
 from workers.workspaces.repository import await_locks, refuse_rebase
 
@@ -85,5 +86,4 @@ def _overwritten(files: list[str]) -> str:
 
 def listed(files: Sequence[str]) -> str:
     """Formats the first of these file names, and how many more there are."""
-    more = f" and {len(files) - _SHOWN} more" if len(files) > _SHOWN else ""
-    return ", ".join(files[:_SHOWN]) + more
+    return list_first(files, _SHOWN)

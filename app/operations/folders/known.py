@@ -15,6 +15,7 @@ from app.operations.registry import Registry
 from app.queries.cursors import encode_cursor
 from app.queries.listing import END, decode_place
 from app.store.store import Store
+from leadhand.models.text import list_first
 from leadhand.models.views import Page
 from leadhand.models.views.plan import WorktreeView
 
@@ -106,10 +107,9 @@ class FolderIndex:
             if not (one.view.cleaned or own.get("applied") or one.view.task in merged)
         ]
         if left:
-            more = f" and {len(left) - _SHOWN} more" if len(left) > _SHOWN else ""
             which = "its folder" if len(left) == 1 else "its folders"
             hint = (
-                f"{which} {', '.join(left[:_SHOWN])}{more} may have work; apply it or clean them"
+                f"{which} {list_first(left, _SHOWN)} may have work; apply it or clean them"
                 " first, or delete the session with force, which leaves them"
             )
             raise ControlRefused(session, "delete", fields["status"], hint)
