@@ -10,7 +10,7 @@ import pytest
 from tests.integration.api.test_api_process import running
 from tests.integration.api.test_half_open_requests import exchange
 
-HOST = b"Host: a\r\n"
+HOST = b"Host: a\r\nConnection: close\r\n"
 CASES = {
     "no request line": (b"nonsense\r\n\r\n", 400),
     "an unknown version": (b"GET / HTTP/9.9\r\n" + HOST + b"\r\n", 400),
@@ -24,7 +24,7 @@ CASES = {
     ),
     "an unknown coding": (b"POST / HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: x\r\n\r\n", 501),
     "a long line": (b"GET /" + b"a" * 9_000 + b" HTTP/1.1\r\n" + HOST + b"\r\n", 414),
-    "no host": (b"GET /healthz HTTP/1.1\r\n\r\n", 400),
+    "no host": (b"GET /healthz HTTP/1.1\r\nConnection: close\r\n\r\n", 400),
     "two hosts": (b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nHost: a\r\n\r\n", 400),
     "bytes of TLS": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400),
 }
@@ -52,7 +52,7 @@ def test_request_that_cannot_be_parsed_is_refused_with_a_problem(url, name: str)
     "header", [b"SCRIPT_NAME: /x", b"Script-Name: /x", b"PATH_INFO: /x", b"X-Script-Name: /x"]
 )
 def test_a_client_names_no_path_of_the_program(url, header: bytes) -> None:
-    request = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n" + header + b"\r\n\r\n"
+    request = b"GET /healthz HTTP/1.1\r\nConnection: close\r\nHost: localhost\r\n" + header + b"\r\n\r\n"
     assert exchange(url, request)[9:12] == b"200"
 
 
