@@ -11,8 +11,9 @@ from leadhand.models.views import ExplainView, SessionView, Wait
 
 #: Waits of one session that are reported at once.
 _MOST = 3
-#: Seconds between two questions why a session waits.
-_AGAIN_S = 5.0
+#: Seconds between two questions why a session waits: after a change of it, and without one, such
+#: as the end of a worker. Who waits hears for what within 5 s.
+_CHANGED_S, _SAME_S = 1.0, 4.0
 
 
 class TroubleReport:
@@ -26,13 +27,16 @@ class TroubleReport:
     ['a', 'b', 'a']
     """
 
-    def __init__(self, say: Callable[[str], None] | None) -> None:
+    def __init__(
+        self, say: Callable[[str], None] | None, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._say = say
+        self._clock = clock
         #: The troubles of each session that has some. Threads may share a client.
         self._known: dict[str, frozenset[str]] = {}
         self._lock = threading.Lock()
         #: Seconds without an end after which a wait is reported.
-        self.patience_s = 3.0
+        self.patience_s = 2.0
         #: Words of `Wait.why` that the caller shows in another way.
         self.shown: frozenset[str] = frozenset()
         #: When each session was last explained, and its last change then.
@@ -58,13 +62,13 @@ class TroubleReport:
                 self._say(plain(trouble, most=400))
 
     def is_due(self, view: SessionView, waited_s: float) -> bool:
-        """Whether to ask for what a session waits: after a few seconds, then after a change."""
+        """Whether to ask for what a session waits: after 2 s, soon after a change, and later."""
         if self._say is None or view.ended or waited_s < self.patience_s:
             return False
-        now = time.monotonic()
+        now = self._clock()
         with self._lock:
-            at, change = self._explained.get(view.id, (now - _AGAIN_S, None))
-            if now < at + _AGAIN_S or view.updated_at == change:
+            at, change = self._explained.get(view.id, (now - _SAME_S, None))
+            if now < at + (_SAME_S if view.updated_at == change else _CHANGED_S):
                 return False
             self._explained[view.id] = now, view.updated_at
         return True

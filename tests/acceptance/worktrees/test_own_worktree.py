@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import shutil
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.acceptance.project import Project
 from tests.unit.workers.folders.repositories import git, make_repository, user_state
+from tests.waiting import wait_until
 
 pytestmark = [
     pytest.mark.acceptance,
@@ -62,6 +65,38 @@ def test_worktree_of_a_loop(project: Project, tmp_path: Path) -> None:
     assert not Path(own["folder"]).exists()
     assert "cleaned" in project.leadhand("worktree", "list", session).out
     assert project.leadhand("apply", session).code == 1
+
+
+def test_apply_behind_a_held_folder_names_what_it_waits_for_within_five_seconds(
+    project: Project, tmp_path: Path
+) -> None:
+    repo = make_repository(tmp_path / "held")
+    git(repo, "reset", "-q", "--hard")
+    session = spawn(project, repo)
+    holder = project.detached(
+        "--cwd", str(repo), "--doer", "touch started; until test -e go; do sleep 0.1; done",
+        "--checker", "true",
+    )  # fmt: skip
+    wait_until((repo / "started").exists)
+    before = {one["id"] for one in ls(project)}
+    applies = project.begin("apply", session)
+    wait_until(lambda: {one["id"] for one in ls(project)} - before)
+    began = time.monotonic()
+    assert applies.stderr is not None
+    for line in applies.stderr:
+        if f"is held by session {holder}" in line:
+            break
+    else:
+        pytest.fail("it ended without a word")
+    assert time.monotonic() - began < 5
+    (repo / "go").touch()
+    assert project.ended(applies, timeout=60).code == 0
+
+
+def ls(project: Project) -> list[dict[str, Any]]:
+    with project.api() as client:
+        found: list[dict[str, Any]] = client.get("/v1/sessions?limit=100").json()["items"]
+    return found
 
 
 def test_fork_works_in_a_worktree_at_the_recorded_state(project: Project, tmp_path: Path) -> None:

@@ -6,12 +6,14 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 
 import pytest
 
 from leadhand.client.async_client import AsyncClient
 from leadhand.client.client import Client
 from leadhand.client.troubles import watch
+from leadhand.client.troubles.report import TroubleReport
 from leadhand.client.troubles.watch import IN_EVENTS, reporting_troubles
 from leadhand.models.views import ExplainView, Wait
 from leadhand.run import wait_for_session
@@ -144,6 +146,33 @@ def test_command_that_shows_no_events_says_which_step_runs(
         settle(api.engine, session, claim(api.engine, session))
         assert waits.result(timeout=20).verdict == "accept"
     assert any("attempt 1" in text for text in said), said
+
+
+@pytest.mark.parametrize(
+    ("name", "change_s", "due_s"),
+    [
+        ("claimed while another one has its folder, just after a first answer", 2.1, 4),
+        ("claimed later", 20.5, 22),
+        ("no change of the session, as when its worker ends", None, 7),
+    ],
+)
+def test_what_begins_to_keep_a_session_waiting_is_asked_for_within_five_seconds(
+    api: Served, waiting: str, name: str, change_s: float | None, due_s: int
+) -> None:
+    now = [0.0]
+    report = TroubleReport(print, clock=lambda: now[0])
+    view = api.engine.queries.session(waiting)
+    asked = []
+    for now[0] in range(30):  # as often as `wait` looks
+        changed = change_s is not None and now[0] > change_s
+        shown = view.model_copy(update={"updated_at": "later"}) if changed else view
+        if report.is_due(shown, now[0]):
+            asked.append(now[0])
+    assert asked[0] == 2, name
+    begins_s = change_s or 2.1
+    assert min(at for at in asked if at > begins_s) <= due_s, (name, asked)
+    assert all(after - at <= 4 for at, after in pairwise(asked)), (name, asked)
+    end(api.engine, waiting)
 
 
 RUNS = Wait(address="loop~1[1]/do", label="do", why="running", text="attempt 1 is running")
