@@ -170,7 +170,7 @@ fmt: setup-dev ## format, and mend what the linter can mend
 	$(BIN)/ruff check --fix-only --quiet .
 	$(BIN)/ruff format .
 
-docs: setup-dev ## write the generated files: parts of the docs, and the synchronous client
+docs: setup-dev ## write the generated files: parts of the docs, what users see, and the synchronous client
 	$(PY) scripts/client.py
 	$(PY) scripts/docs.py
 

@@ -21,7 +21,7 @@ from app.domain import states
 from app.settings import Settings
 from leadhand.cli import cli
 from leadhand.flows.documents import FlowDefinition
-from scripts import architecture
+from scripts import architecture, photographs
 from tasks.bootstrap import make_engine
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -40,6 +40,8 @@ def main() -> int:
         "docs/states.md": states_page(),
         "docs/decisions/index.md": decisions_page(),
         "leadhand/flow.schema.json": flow_schema(),
+        "tests/contract/client.json": photographs.client_signatures(),
+        "tests/contract/mcp_tools.json": photographs.mcp_tools(),
         **architecture.pages(),
     }
     old = [name for name, text in pages.items() if _is_old(ROOT / name, text)]
