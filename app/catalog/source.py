@@ -80,6 +80,7 @@ def apply_run(document: FlowDocument, run: FlowRun) -> FlowDocument:
             "priority": run.priority,
             "place": run.place,
             "webhook": run.webhook,
+            "protected": (*document.protected, *run.protected),
             "budget": document.budget.model_copy(update=run.budget.model_dump(exclude_none=True)),
         }
     )

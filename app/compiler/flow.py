@@ -20,6 +20,7 @@ from app.compiler.flow_nodes import (
 )
 from app.compiler.flow_tools import list_maker, tool_call
 from app.compiler.node_ids import conversation, node_id
+from app.compiler.protecting import protection, recording_step
 from app.compiler.subflows import child_document, faults_in_files, faults_of_subflows
 from app.compiler.templates import Texts
 from app.domain.program import (
@@ -37,7 +38,7 @@ from app.domain.program import (
     RetryPolicy,
     Step,
 )
-from app.domain.references import TEXT, VALUE, literal
+from app.domain.references import TEXT, TOP, VALUE, literal
 from app.errors import InvalidDocument
 from leadhand.flows.agents import agent_of
 from leadhand.flows.documents import (
@@ -66,6 +67,8 @@ from leadhand.models.tool_names import is_newer_kind
 
 #: Attempts per agent step, the first included, unless the flow sets `attempts`.
 ATTEMPTS = 5
+#: The step that records the protected files, in the outermost block.
+_RECORDS = "protect"
 #: Step types that send messages to an agent, and those that are part of a conversation.
 #: Headings in the prompt that gives an agent a person's answer.
 _QUESTION, _ANSWER = "# The question to a person", "# The answer"
@@ -81,9 +84,20 @@ def compile_flow(document: FlowDocument) -> Program:
     inputs = required_inputs(document)
     typed = typed_inputs(document.input_schema, inputs)
     block = _Block(document, Texts(inputs, typed=typed))
+    if document.protected:
+        _check_folder(document)
+        label = "protected files before the work"
+        block.nodes.append(recording_step(_RECORDS, document.protected, label=label))
     block.take_all(nest_steps(document.steps))
     program = Program(name=document.name, body=tuple(block.nodes))
     return program.model_copy(update={"schema_version": _schema_version(document, program)})
+
+
+def _check_folder(document: FlowDocument) -> None:
+    """Raises InvalidDocument for protected files without a folder that they are in."""
+    if document.cwd is None:
+        hint = "protected files need a working folder; give one, or leave protected out"
+        raise InvalidDocument("cwd", None, hint)
 
 
 def _schema_version(document: FlowDocument, program: Program) -> int:
@@ -393,8 +407,16 @@ class _Block:
         if isinstance(node, Step):
             more["critical"] = node.critical and not getattr(step, "continue_on_failure", False)
             folder = getattr(step, "working_folder", None)
-            more["inputs"] = {**node.inputs, **optional_literals(working_folder=folder)}
+            more["inputs"] = {
+                **node.inputs,
+                **optional_literals(working_folder=folder),
+                **(self._protection if _is_by_agent(node) else {}),
+            }
         self.nodes.append(node.model_copy(update=more))
+
+    @property
+    def _protection(self) -> dict[str, JsonValue]:
+        return protection(f"{TOP}{_RECORDS}", self.document.protected)
 
     @property
     def _retry(self) -> RetryPolicy:
@@ -433,3 +455,9 @@ class _Block:
             hint = "there is no such command; write commands/NAME.json or .md beside the flows"
             raise InvalidDocument(f"{one.path}.commandName", step.command_name, hint)
         return messages
+
+
+def _is_by_agent(node: Step) -> bool:
+    """Whether an agent works, or decides: it may change files then, too."""
+    decides = node.action in (Action.BREAK, Action.DECIDE)
+    return node.action is Action.AGENT or (decides and node.queue == "agents")

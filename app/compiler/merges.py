@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pydantic import JsonValue
 
 from app.compiler.checker_names import check_names
+from app.compiler.protecting import protection, recording_step
 from app.compiler.workflow import compile_loop
 from app.domain.merges import ASK_TIMEOUT_S, ASKS, RESOLVES, Merge
 from app.domain.program import WITH_MERGES, Action, Loop, OnFail, Program, Step
@@ -92,7 +93,7 @@ def _attempt(document: LoopDocument, facts: dict[str, JsonValue]) -> tuple[Step,
             "conversation": None,
             "inputs": {
                 name: steps["do"].inputs.get(name) for name in ("doer", "model")
-            } | {"task": "${rebase.ask}"},
+            } | {"task": "${rebase.ask}"} | protection("protect", document.protected),
         }
     )  # fmt: skip
     commit = _step(
@@ -100,8 +101,17 @@ def _attempt(document: LoopDocument, facts: dict[str, JsonValue]) -> tuple[Step,
         {**facts, "do": "commit", "begun": "${rebase.rebased}", "asked": "${rebase.ask}"},
         folder=True,
     )
-    return (rebase, resolve, commit, *(_check(one) for one in checks),
+    return (rebase, *_recording(document), resolve, commit, *(_check(one) for one in checks),
             _land(document, facts, names, checks))  # fmt: skip
+
+
+def _recording(document: LoopDocument) -> tuple[Step, ...]:
+    """The step that records the protected files before the resolver works."""
+    if not document.protected:
+        return ()
+    label = "protected files before the resolver"
+    step = recording_step("protect", document.protected, label=label)
+    return (step.model_copy(update={"when": "${rebase.ask}"}),)
 
 
 def _check(step: Step) -> Step:

@@ -73,6 +73,7 @@ def child_document(
         "name": name,
         "agents": merge_subflow_agents(flow.agents, document.agents),
         "attempts": flow.attempts or document.attempts,
+        **_protected(document, flow),
         **document.model_dump(mode="json", include={"priority", "cwd", "place"}),
         **_bundle(document, flow),
     }
@@ -82,6 +83,12 @@ def child_document(
     defaults = {key: literal(text) for key, text in flow.inputs.items() if text is not None}
     found["inputs"] = {**defaults, **passed}
     return found
+
+
+def _protected(document: FlowDocument, flow: FlowDefinition) -> dict[str, JsonValue]:
+    """The protected files of both: a subflow adds some, and removes none."""
+    both = dict.fromkeys((*document.protected, *flow.protected))
+    return {"protected": [one.model_dump(mode="json") for one in both]} if both else {}
 
 
 def _bundle(document: FlowDocument, flow: FlowDefinition) -> dict[str, JsonValue]:

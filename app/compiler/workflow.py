@@ -9,15 +9,23 @@ from collections.abc import Sequence
 from pydantic import JsonValue
 
 from app.compiler.checker_names import check_names
+from app.compiler.protecting import COMPARE_TIMEOUT_S, protection, recording_step
 from app.domain.ids import lock_name
 from app.domain.program import Action, Loop, Node, OnFail, Program, RetryPolicy, Step
 from app.domain.references import RESERVED, literal, outcome_reference
-from leadhand.models.documents import Checker, Doer, LoopDocument, PhaseDocument, WorkflowDocument
+from leadhand.models.documents import (
+    Checker,
+    Doer,
+    LoopDocument,
+    PhaseDocument,
+    Protected,
+    WorkflowDocument,
+)
 
 _ID = re.compile(r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$")
 _NO_NAME = re.compile(r"[|<\s]+")
 #: A judge combines verdicts; where there is a working folder, it compares and restores that first.
-JUDGE_TIMEOUT_S, COMPARE_TIMEOUT_S = 60.0, 360.0
+JUDGE_TIMEOUT_S = 60.0
 
 
 def compile_loop(document: LoopDocument) -> Program:
@@ -99,29 +107,18 @@ def _is_reserved(name: str) -> bool:
 
 def _protected(loop: LoopDocument | PhaseDocument, phase: str = "") -> tuple[Step, ...]:
     """The step before a loop that records the protected files."""
-    if not _protects(loop):
-        return ()
-    step = Step(
-        id=_protect_id(phase),
-        action=Action.CHECK,
-        folder=True,
-        timeout_s=COMPARE_TIMEOUT_S,
-        label=f"protected files before {phase or 'the work'}",
-        inputs={"protect": _patterns(loop)},
-    )
-    return (step,)
+    files = _protected_files(loop)
+    label = f"protected files before {phase or 'the work'}"
+    return (recording_step(_protect_id(phase), files, label=label),) if files else ()
 
 
-def _protects(loop: LoopDocument | PhaseDocument) -> bool:
-    return bool(loop.protected) and loop.max_iterations > 0
+def _protected_files(loop: LoopDocument | PhaseDocument) -> tuple[Protected, ...]:
+    """The protected files of a loop that runs."""
+    return loop.protected if loop.max_iterations > 0 else ()
 
 
 def _protect_id(phase: str) -> str:
     return _short_id(f"protect.{phase}" if phase else "protect")
-
-
-def _patterns(loop: LoopDocument | PhaseDocument) -> list[JsonValue]:
-    return [{"pattern": literal(one.pattern), "allow": list(one.allow)} for one in loop.protected]
 
 
 def _baseline(loop: LoopDocument | PhaseDocument, phase: str = "") -> tuple[Step, ...]:
@@ -195,10 +192,6 @@ def _do(
     prior: list[JsonValue],
     id_: str,
 ) -> Step:
-    protects: JsonValue = {
-        "patterns": _patterns(loop),
-        "before": outcome_reference(_protect_id(id_)),
-    }
     return Step(
         id="do",
         action=Action.AGENT,
@@ -226,7 +219,7 @@ def _do(
             },
             "prior": prior,
             **({"continues": True} if loop.conversation == "continue" else {}),
-            **({"protected": protects} if _protects(loop) else {}),
+            **protection(_protect_id(id_), _protected_files(loop)),
         },
     )
 

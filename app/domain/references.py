@@ -34,7 +34,7 @@ TEXT_KEYS = ("text!",)
 NOT_RUN, FAILED, SILENT = "(did not run)", "(failed)", "(nothing was said)"
 RESERVED = frozenset({"previous", "history", "item", "index", "turn"})
 #: The prefix of a path, and the separator of several; no node's name contains a slash or a bar.
-_TOP, _OR = "top/", "|"
+TOP, _OR = "top/", "|"
 _WHOLE = re.compile(r"^\$\{([A-Za-z][^{}]*)\}$")
 _ESCAPED = re.compile(r"^\$\$+\{[^{}]*\}$")
 
@@ -79,7 +79,7 @@ class Reference(NamedTuple):
 
 def value_of(value: FlowValue, paths: Iterable[str] = ()) -> dict[str, JsonValue]:
     """Builds a step input that resolves to a value of the node in `paths` that ran last."""
-    fields: dict[str, JsonValue] = {"text": value.text, "nodes": [f"{_TOP}{one}" for one in paths]}
+    fields: dict[str, JsonValue] = {"text": value.text, "nodes": [f"{TOP}{one}" for one in paths]}
     if value.label:
         fields["label"] = value.label
     if value.condition:
@@ -114,7 +114,7 @@ def text_reference(paths: Iterable[str]) -> str:
     >>> text_reference(["plan", "loop/plan"])
     '${top/plan|top/loop/plan:text!}'
     """
-    return "${" + _OR.join(f"{_TOP}{path}" for path in paths) + f":{TEXT_KEYS[0]}}}"
+    return "${" + _OR.join(f"{TOP}{path}" for path in paths) + f":{TEXT_KEYS[0]}}}"
 
 
 def outcome_reference(step: str) -> str:
@@ -137,7 +137,7 @@ def as_path(name: str) -> str | None:
     >>> as_path("top/loop/plan"), as_path("plan")
     ('loop/plan', None)
     """
-    return name.removeprefix(_TOP) if name.startswith(_TOP) else None
+    return name.removeprefix(TOP) if name.startswith(TOP) else None
 
 
 def parse(text: str) -> Reference | None:

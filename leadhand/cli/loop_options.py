@@ -27,6 +27,15 @@ baseline_option = click.option(
     help="Whether checkers that are commands also run once before the first doer, so that each"
     " check says whether it was red before the work (no).",
 )
+protect_option = click.option(
+    "--protect",
+    "protected",
+    metavar="PATTERN",
+    multiple=True,
+    callback=lambda _context, _option, patterns: patterns or None,
+    help="Files that the doer must not change, such as 'tests/**' or conftest.py: otherwise the"
+    " session ends, tampered; may be repeated.",
+)
 _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option(
         "--doer-timeout",
@@ -56,15 +65,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         " last one (fresh).",
     ),
     baseline_option,
-    click.option(
-        "--protect",
-        "protected",
-        metavar="PATTERN",
-        multiple=True,
-        callback=lambda _context, _option, patterns: patterns or None,
-        help="Files that the doer must not change, such as 'tests/**' or conftest.py: otherwise the"
-        " session ends, tampered; may be repeated.",
-    ),
+    protect_option,
 )
 
 

@@ -49,6 +49,7 @@ from leadhand.models.documents import (
     LoopDocument,
     Name,
     Priority,
+    Protected,
     Seconds,
     Text,
     Webhook,
@@ -328,6 +329,9 @@ class FlowDefinition(Written):
     input_schema: dict[str, JsonValue] | None = None
     #: The most attempts of an agent step; LEADHAND_ATTEMPTS by default.
     attempts: Annotated[int, Field(strict=True, ge=1, le=100)] | None = None
+    #: Files that its agents must leave as they were before the first step: otherwise the session
+    #: ends as `tampered`.
+    protected: Annotated[tuple[Protected, ...], Field(max_length=100)] = ()
     #: The limits of a run.
     budget: Budget = Budget()
 
@@ -366,6 +370,8 @@ class FlowRun(WithEnvironment):
     worktree: StrictBool | WorktreeOptions = False
     place: Name | None = None
     webhook: Webhook | None = None
+    #: Protected files beside those of the file.
+    protected: Annotated[tuple[Protected, ...], Field(max_length=100)] = ()
     #: The limits of the run; they override those of the file.
     budget: Budget = Budget()
 

@@ -409,9 +409,9 @@ def _check_continues(loop: _Loop, doer: Doer | None) -> None:
         )
 
 
-def _check_protected(loop: _Loop, cwd: str | None) -> None:
+def check_protected(protected: Collection[Protected], cwd: str | None) -> None:
     """Raises ValueError for protected files without a folder that they are in."""
-    if loop.protected and cwd is None:
+    if protected and cwd is None:
         raise ValueError("protected needs a working folder; give cwd, or leave protected out")
 
 
@@ -437,7 +437,7 @@ class LoopDocument(_Loop, WithEnvironment):
     @model_validator(mode="after")
     def _continues_with_an_agent(self) -> LoopDocument:
         _check_continues(self, self.doer)
-        _check_protected(self, self.cwd)
+        check_protected(self.protected, self.cwd)
         return self
 
 
@@ -529,7 +529,7 @@ class WorkflowDocument(Document, WithEnvironment):
         for phase in self.phases:
             try:
                 _check_continues(phase, phase.doer or self.doer)
-                _check_protected(phase, self.cwd)
+                check_protected(phase.protected, self.cwd)
             except ValueError as error:
                 raise ValueError(f"phase {phase.name!r}: {error}") from None
         return self

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated, Literal, get_args
 
-from pydantic import Field, StrictBool, ValidationInfo, field_validator
+from pydantic import Field, StrictBool, ValidationInfo, field_validator, model_validator
 
 from leadhand.models import patterns
 from leadhand.models.cycles import find_cycles, show_cycle
@@ -24,6 +24,7 @@ from leadhand.models.documents import (
     Name,
     Place,
     Priority,
+    Protected,
     Quarantined,
     Rule,
     Seconds,
@@ -31,6 +32,7 @@ from leadhand.models.documents import (
     Webhook,
     absolute,
     check_names,
+    check_protected,
 )
 from leadhand.models.session_environment import WithEnvironment
 from leadhand.models.suggestions import listed, nearest
@@ -123,9 +125,10 @@ class PlanDocument(Document, WithEnvironment):
     #: An existing branch of the repository that gets the work instead of the plan's own. It must
     #: not be checked out or protected.
     target: BranchName | None = None
-    #: Of the loops of its tasks: see `LoopDocument`.
+    #: Of the loops of its tasks: see `LoopDocument`. Resolvers of merges protect files, too.
     baseline: StrictBool = False
     quarantine: Annotated[tuple[Quarantined, ...], Field(max_length=200)] = ()
+    protected: Annotated[tuple[Protected, ...], Field(max_length=100)] = ()
     label: Name | None = None
     priority: Priority = "normal"
     cwd: Annotated[str | None, Field(validate_default=True)] = None
@@ -152,6 +155,11 @@ class PlanDocument(Document, WithEnvironment):
         if value is None and wanted in ("worktree", "copy"):
             raise ValueError(f"workspace {wanted!r} needs a folder; give cwd")
         return absolute(value)
+
+    @model_validator(mode="after")
+    def _protect_a_folder(self) -> PlanDocument:
+        check_protected(self.protected, self.cwd)
+        return self
 
     @field_validator("proposals")
     @classmethod

@@ -13,7 +13,6 @@ from app.truncate import cut
 from workers.agents.ask import agent_named, ask
 from workers.agents.continuing import ask_on
 from workers.agents.output_parser import TEXT_LIMIT
-from workers.folders.protected import PROTECTED, ProtectedFolder
 from workers.processes.exit_outcome import (
     add_process_facts,
     failed_outcome,
@@ -30,21 +29,8 @@ from workers.task.task import BodyTask
 
 
 def run_doer(task: BodyTask, cancel: threading.Event) -> Outcome:
-    """Run the step's doer (agent, command or function) and return its outcome, also a failure.
-
-    If it has changed protected files, the outcome ends the loop.
-    """
+    """Run the step's doer (agent, command or function) and return its outcome, also a failure."""
     inputs = DoerInputs.model_validate(task.inputs)
-    if inputs.protected is None or task.cwd is None:
-        return _run(task, inputs, cancel)
-    files = ProtectedFolder(task.cwd, task.spill.parent / PROTECTED, cancel)
-    put_back = files.put_back(inputs.protected)
-    outcome = files.refuse(_run(task, inputs, cancel), inputs.protected, task.address)
-    warnings = [text for text in (put_back, outcome.warning) if text]
-    return outcome.model_copy(update={"warning": "\n".join(warnings) or None})
-
-
-def _run(task: BodyTask, inputs: DoerInputs, cancel: threading.Event) -> Outcome:
     doer = inputs.doer
     if doer is not None and doer.command is not None:
         return _run_command(task, inputs, doer.command, cancel)
@@ -106,8 +92,7 @@ def _run_function(
     task: BodyTask, inputs: DoerInputs, name: str, cancel: threading.Event
 ) -> Outcome:
     context: dict[str, JsonValue] = inputs.model_dump(
-        mode="json",
-        exclude={"doer": True, "continues": True, "protected": True, "previous": {"tools_failed"}},
+        mode="json", exclude={"doer": True, "continues": True, "previous": {"tools_failed"}}
     )
     prompt = _prompt(task, inputs)
     context["prompt"] = prompt

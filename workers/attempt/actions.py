@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import assert_never
 
 from pydantic import ValidationError
@@ -23,6 +24,7 @@ from workers.checkers import decide
 from workers.checkers.check import check
 from workers.checkers.combine import judge
 from workers.checkers.verdicts import not_started
+from workers.folders.protected import PROTECTED, ProtectedFolder, Protection
 from workers.processes.exit_outcome import failed_outcome
 from workers.processes.no_room import NoRoom, check_room
 from workers.processes.own_folders import FolderForeign
@@ -68,7 +70,7 @@ def _run_action(  # noqa: C901 - one case per action
 ) -> Outcome:
     match task.action:
         case Action.AGENT:
-            return run_doer(task, cancel)
+            return _protecting(run_doer, task, cancel)
         case Action.CHECK:
             return check(task, cancel)
         case Action.JUDGE:
@@ -76,7 +78,7 @@ def _run_action(  # noqa: C901 - one case per action
         case Action.TOOL:
             return tools.use(task, cancel)
         case Action.BREAK | Action.DECIDE:
-            return decide.decide(task, cancel)
+            return _protecting(decide.decide, task, cancel)
         case Action.DRAFT:
             return draft_tasks(task, cancel)
         case Action.WORKSPACE:
@@ -84,6 +86,24 @@ def _run_action(  # noqa: C901 - one case per action
         case Action.HUMAN | Action.WAIT | Action.CHILD | Action.PLAN:
             return _failure(task, f"a {task.action.value} step parks; it has no body")
     assert_never(task.action)
+
+
+def _protecting(
+    body: Callable[[BodyTask, threading.Event], Outcome], task: BodyTask, cancel: threading.Event
+) -> Outcome:
+    """Run a body that may work in the folder; if it changes protected files, that is the outcome.
+
+    What a doer had changed before the session was resumed is put back first.
+    """
+    given = task.inputs.get("protected")
+    if given is None or task.session_folder is None:
+        return body(task, cancel)
+    protection = Protection.model_validate(given)
+    files = ProtectedFolder(Path(task.session_folder), task.spill.parent / PROTECTED, cancel)
+    put_back = files.put_back(protection)
+    outcome = files.refuse(body(task, cancel), protection, task.address)
+    warnings = [text for text in (put_back, outcome.warning) if text]
+    return outcome.model_copy(update={"warning": "\n".join(warnings) or None})
 
 
 def _redact(outcome: Outcome, task: BodyTask) -> Outcome:

@@ -388,7 +388,6 @@ class Attempts:
         settings, grant, ref = self._engine.settings, work.grant, work.ref
         (agents, shelf), folders = self._registry_of(work), FolderRecords(self._engine, lease)
         outputs, conversation = self._outputs if shown else None, conversation_of(work)
-        live = outputs.open(work.ref, work.grant) if outputs is not None else None
         task = BodyTask(
             session=work.ref.id,
             address=grant.address,
@@ -397,6 +396,7 @@ class Attempts:
             attempt=grant.attempt,
             inputs=work.inputs,
             cwd=work.cwd,
+            session_folder=work.facts.cwd,
             spill=attempt_folder(settings.spill, work.ref.id, grant.address, fence=grant.fence),
             timeout_s=work.step.timeout_s,
             url=settings.api_url,
@@ -431,7 +431,7 @@ class Attempts:
             release=folders.release,
             store=self._engine.store.expected_id() or "",
             stored_folders=folders.stored,
-            live=live,
+            live=outputs.open(work.ref, work.grant) if outputs is not None else None,
         )
         return _with_redacted_output(task)
 

@@ -13,7 +13,6 @@ from pydantic import BeforeValidator, model_validator
 
 from app.domain.outcomes import Baseline
 from leadhand.models.documents import Checker, Doer, Protected, Quarantined
-from workers.folders.protected import Protection
 from workers.task.inputs import NOT_JUDGED, Inputs, Text, as_text
 
 
@@ -73,7 +72,6 @@ class DoerInputs(Inputs):
     prior: tuple[Prior, ...] = ()
     #: Whether it continues the conversation of the previous iteration.
     continues: bool = False
-    protected: Protection | None = None
 
     @model_validator(mode="before")
     @classmethod

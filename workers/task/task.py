@@ -67,6 +67,8 @@ class BodyTask:
     #: Called with the agent's usage so far, while it works.
     on_spent: Callable[[Usage], None] = field(default=lambda _: None)
 
+    #: The working folder of the session; `cwd` may be below it.
+    session_folder: str | None = None
     #: The folder of the plan whose task this is; rubrics are read there, and not in the worktree.
     origin: Path | None = None
     #: The top of the worktree that the session has to itself.

@@ -247,6 +247,7 @@ class PlanProgress:
             max_iterations=task.max_iterations,
             baseline=document.baseline,
             quarantine=document.quarantine,
+            protected=document.protected,
             budget=task.budget,
             label=f"{task.id}: {task.title}"[:120],
             cwd=facts.cwd,

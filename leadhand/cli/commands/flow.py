@@ -12,6 +12,7 @@ from leadhand.cli.budget_options import budget_options, pop_budget
 from leadhand.cli.child_options import child_options
 from leadhand.cli.group import Group
 from leadhand.cli.key_values import pairs_of
+from leadhand.cli.loop_options import protect_option
 from leadhand.cli.worktree_option import worktree_field, worktree_option
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ def flow_command() -> None:
 @click.argument("name")
 @click.option("--cwd", metavar="DIR", help="The folder to work in (the current one).")
 @worktree_option
+@protect_option
 @click.option("--title", metavar="TEXT", help="The session's label (Flow: NAME).")
 @click.option("--input", "inputs", metavar="KEY=TEXT", multiple=True, help="An input of the flow.")
 @click.option(
@@ -124,6 +126,7 @@ def _run(
     place: str | None,
     worktree: bool,
     no_prepare: bool,
+    protected: tuple[str, ...] | None,
     **limits: Any,
 ) -> FlowRun:
     from pydantic import ValidationError
@@ -137,6 +140,7 @@ def _run(
         "inputs": dict(pairs_of(inputs, "--input")),
         "agents": dict(pairs_of((a if "=" in a else f"*={a}" for a in agents), "--agent")),
         "place": place,
+        "protected": protected or (),
         "worktree": worktree_field(cwd, worktree=worktree, no_prepare=no_prepare),
         "budget": pop_budget(limits),
     }

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from leadhand.cli.budget_options import pop_budget
-from leadhand.cli.loop_options import baseline_option, checker_of
+from leadhand.cli.loop_options import baseline_option, checker_of, protect_option
 from leadhand.cli.session_settings import SessionSettings
 
 if TYPE_CHECKING:
@@ -87,6 +87,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         help="Seconds after which an open proposal is refused (two days).",
     ),
     baseline_option,
+    protect_option,
     click.option("--cwd", metavar="DIR", help="The folder to work in (the current one)."),
     click.option("--label", metavar="TEXT", help="The session's label."),
     click.option(
@@ -136,8 +137,11 @@ def plan_document(
             fields["tasks"] = planned_tasks(tasks_file)
         if budget:
             fields["budget"] = budget
-        if quarantine := SessionSettings(cwd).read_quarantine():
+        settings = SessionSettings(cwd)
+        if quarantine := settings.read_quarantine():
             fields["quarantine"] = quarantine
+        if protected := [*settings.read_protected(), *fields.get("protected", ())]:
+            fields["protected"] = protected
         named = [checker_of(checker, cwd) for checker in checkers]
         return document_of(request, named, doer=as_doer(doer, agent), cwd=cwd, **fields)
     except (TasksInvalid, TomlUnreadable, ValueError) as error:

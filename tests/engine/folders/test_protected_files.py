@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from app.domain.ids import SessionRef
 from tests.engine.folders.test_fork_worktree import Sessions
 from tests.unit.workers.folders.repositories import git, make_repository
 
@@ -221,3 +222,89 @@ def test_retry_of_the_step_before_the_loop_accepts_the_files(
     sessions.carry_out(session)
     assert sessions.status(session) == "completed", sessions.reason(session)
     assert (repo / "tests/test_a.py").read_text() == "# tests/test_a.py\nx\n"
+
+
+AGENTS = r"""
+[agents.sh]
+command = ["sh", "-c", "eval \"$1\"; echo ok", "sh", "{prompt}"]
+[agents.no]
+command = ["sh", "-c", "echo '{\"answer\": \"no\"}'", "{prompt}"]
+[agents.cheat]
+command = ["sh", "-c", "echo x >> tests/test_a.py; echo yes", "{prompt}"]
+"""
+
+
+def llm(command: str, **more: object) -> dict[str, object]:
+    """A step of a flow whose agent runs its prompt."""
+    message = {"type": "message", "role": "user", "content": [command]}
+    return {"type": "llm", "agentType": "sh", "identifier": "a", "messages": [message], **more}
+
+
+def submit_flow(sessions: Sessions, repo: Path, steps: object, **more: object) -> str:
+    (repo.parent / "agents.toml").write_text(AGENTS)
+    document = {"kind": "flow", "name": "f", "cwd": str(repo), "steps": steps, **more}
+    return sessions.submit_document({"protected": PROTECTED, **document})
+
+
+EDIT = "echo x >> tests/test_a.py"
+DECIDES = {"identifier": "b", "question": "Is it so?"}
+LATER = llm("touch later", label="later")
+#: Where in a flow an agent cheats, and the step that does.
+FLOWS: dict[str, tuple[list[object], str]] = {
+    "at the top": ([llm(EDIT), LATER], "llm1"),
+    "in a subfolder": ([llm("echo x >> ../conftest.py", working_folder="tests"), LATER], "llm1"),
+    "in a loop that continues on failure": (
+        [{"type": "startLoop", "maxIterations": 2, "label": "outer", "steps": [
+            {"type": "startLoop", "maxIterations": 2, "label": "inner", "steps": [llm(EDIT)]}]},
+         LATER],
+        "outer~1[1]/inner~1[1]/llm1",
+    ),
+    "in a branch": (
+        [{"type": "parallel", "branches": [
+            {"steps": [llm(EDIT)]}, {"steps": [llm("true", identifier="b")]}]}, LATER],
+        "parallel1-1-llm1",
+    ),
+    "where it decides": ([{"type": "if", "agentType": "cheat", **DECIDES, "then": [LATER]}], "if1"),
+    "in the name of a step": (
+        [{"type": "startLoop", "maxIterations": 1, "steps": [llm(EDIT, label="protect")]}],
+        "loop1~1[1]/protect",
+    ),
+    "for each of a list": (
+        [{"type": "tool", "tool": "agent:sh", "forEach": [EDIT, "true"], "atOnce": 1,
+          "arguments": {"prompt": "${item}"}}, LATER],
+        "tool1~1#1",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("where", FLOWS)
+def test_flow_ends_once_an_agent_has_changed_protected_files(
+    sessions: Sessions, repo: Path, where: str
+) -> None:
+    steps, at = FLOWS[where]
+    session = submit_flow(sessions, repo, steps)
+    assert "(changed)" in tampered(sessions, session)
+    assert sessions.engine.queries.session(session).reason.at == at  # type: ignore[union-attr]
+    assert not (repo / "later").exists()
+
+
+def test_flow_that_leaves_protected_files_alone_is_completed(
+    sessions: Sessions, repo: Path
+) -> None:
+    steps = [
+        {"type": "startLoop", "maxIterations": 2, "steps": [
+            llm("touch work"), {"type": "break", "breakOn": "no", "agentType": "no", **DECIDES}]},
+        {"type": "subflow", "flowNames": ["sub"]},
+        LATER,
+    ]  # fmt: skip
+    session = submit_flow(sessions, repo, steps, flows={"sub": {"steps": [llm("touch sub")]}})
+    assert sessions.status(session) == "completed", sessions.reason(session)
+    assert (repo / "sub").exists()
+
+
+def test_subflow_has_the_protected_files_of_its_flow(sessions: Sessions, repo: Path) -> None:
+    steps = [{"type": "subflow", "flowNames": ["sub"]}, LATER]
+    session = submit_flow(sessions, repo, steps, flows={"sub": {"steps": [llm(EDIT)]}})
+    (child,) = sessions.engine.store.children(SessionRef(session, session))
+    assert "(changed)" in tampered(sessions, child)
+    assert "(changed)" in tampered(sessions, session)

@@ -17,7 +17,7 @@ from app.domain.reasons import Reason, ReasonCode
 from app.domain.records import Grant
 from leadhand.models.views import LedgerEntry
 from tests.engine.driving import Bench
-from tests.engine.plans.plan_world import PlanWorld
+from tests.engine.plans.plan_world import CHECK, PlanWorld
 from tests.engine.test_fsck import audit
 from tests.engine.world import World
 from workers.attempt.park import park
@@ -93,8 +93,8 @@ def plan(world: World, tmp_path: Path) -> Merging:
     return start(world, tmp_path)
 
 
-def start(world: World, tmp_path: Path) -> Merging:
-    plan = Merging(world, TASKS, cwd=str(tmp_path), task_retries=0, at_once=1)
+def start(world: World, tmp_path: Path, **more: object) -> Merging:
+    plan = Merging(world, TASKS, cwd=str(tmp_path), task_retries=0, at_once=1, **more)
     plan.survey()
     plan.begin()
     return plan
@@ -181,6 +181,42 @@ def test_person_is_asked_after_the_resolver_and_gives_up(plan: Merging) -> None:
         "given up: x",
     )
     assert plan.seen("b").status == "blocked"
+
+
+def test_resolver_that_changes_protected_files_ends_the_merge_and_fails_the_task(
+    world: World, tmp_path: Path
+) -> None:
+    plan = start(world, tmp_path, protected=["tests/"])
+    child = plan.child("a")
+    world.settle(child, world.grant(child, "workspace"))
+    recorded: JsonValue = {"count": 0, "digests": "x"}
+    before = Outcome(word="succeeded", value=recorded)
+    world.settle(child, world.grant(child, "protect"), before)
+    do = world.grant(child, "loop~1[1]/do")
+    given = plan.engine.attempts.work(child, do).inputs["protected"]
+    assert isinstance(given, dict)
+    assert given["patterns"] == [{"pattern": "tests/", "allow": []}]
+    world.settle(child, do)
+    accepted = Outcome(word="succeeded", verdict="accept")
+    answer = world.settle(child, world.grant(child, f"loop~1[1]/{CHECK}"), accepted)
+    world.settle(child, world.judge(child, answer), accepted)
+    world.settle(child, world.grant(child, "keep"))
+    plan.step("a", "/begin")
+    plan.step("a", "/rebase", {"rebased": None, "ask": "Resolve it."})
+    plan.step("a", "/protect", recorded)
+    merge = plan.merge("a")
+    (at,) = plan.engine.store.members(merge, "live")
+    resolve = world.grant(merge, at)
+    given = plan.engine.attempts.work(merge, resolve).inputs["protected"]
+    assert isinstance(given, dict)
+    assert isinstance(given["before"], dict)
+    assert given["before"]["value"] == recorded
+    reason = Reason(code=ReasonCode.TAMPERED, text="a test was changed")
+    cheat = Outcome(word="succeeded", verdict="terminate", reason=reason)
+    world.settle(merge, resolve, cheat)
+    seen = plan.seen("a")
+    assert seen.reason is not None
+    assert (seen.status, seen.reason.root.code) == ("failed", "tampered")
 
 
 def test_failed_merge_is_resumed_and_unblocks_what_waits(plan: Merging) -> None:

@@ -14,7 +14,7 @@ FAULTS = (
     Fault(
         "a phase follows one that was tampered with",
         "lib/turns",
-        "(turn.reason or {}).code == 'tampered'",
+        "(reason or {}).code == 'tampered'",
         "false",
         "test_loop_that_was_tampered_with_ends_the_session",
     ),

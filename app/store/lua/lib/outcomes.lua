@@ -70,7 +70,7 @@ local function release_after(tx, address, step, r, word, verdict, reason)
       {code = 'condition', at = address, text = 'the rest of the iteration was passed over'})
   end
   local code = verdict and (ENDING[r.action] or {})[verdict]
-  if code then
+  if code or (reason or {}).code == 'tampered' then
     return turns.end_early(tx, addresses.turn_of(block), verdict,
       reason or {code = code, at = address, text = tx.args.text or ''})
   end

@@ -149,7 +149,6 @@ local function follow_loop(tx, id, turn)
   local block, name = addresses.block_of(id), addresses.name_of(tx, id)
   local r = programs.route_of(tx, id)
   if turn.verdict == 'accept' then return turns.arrive(tx, block, name) end
-  if (turn.reason or {}).code == 'tampered' then return turns.end_early(tx, '', 'terminate', turn.reason) end
   if opens_circuit(tx, id, turn, r) then return end
   if r.on_fail == 'retry' and turn.left > 0 then
     local run = programs.start_run(tx, block, name)
@@ -176,10 +175,9 @@ function turns.close(tx, id, verdict, reason)
   shares.close(tx, id, turn)
   redis.call('ZREMRANGEBYLEX', tx.keys.arrived, addresses.range_of(id .. (turn.each and '#' or '[')))
   events.emit(tx, 'loop.closed', id, {verdict = verdict, iterations = turn.iteration, reason = reason})
-  if not turn.each then
-    statistics.count_loop(tx, id, turn)
-    return follow_loop(tx, id, turn)
-  end
+  if not turn.each then statistics.count_loop(tx, id, turn) end
+  if (reason or {}).code == 'tampered' then return turns.end_early(tx, '', 'terminate', reason) end
+  if not turn.each then return follow_loop(tx, id, turn) end
   if verdict == 'accept' then return turns.arrive(tx, addresses.block_of(id), addresses.name_of(tx, id)) end
   turns.fail_block(tx, addresses.block_of(id), reason)
 end
