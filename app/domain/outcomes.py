@@ -184,9 +184,7 @@ class Outcome(BaseModel):
     #: Path of the stored diff of a doer's work.
     diff: str | None = None
     #: Why a doer's work has no diff.
-    no_diff: (
-        Literal["git_missing", "git_refused", "no_git", "slow", "unreadable", "unchanged"] | None
-    ) = None
+    no_diff: Literal["no_git", "slow", "unreadable", "unchanged"] | None = None
     #: For the people who read the session's warnings.
     warning: str | None = None
     #: The answer of an agent or a script as it was given, where `text` is what was parsed from it.

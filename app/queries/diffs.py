@@ -19,8 +19,7 @@ _READ = 200
 _BATCH = 50
 #: Of several reasons, the first one of these is given: the others explain less.
 _ORDER: tuple[NoDiffsWhy, ...] = (
-    "replaced", "slow", "unreadable", "git_missing", "git_refused", "no_git", "not_compared",
-    "unchanged",
+    "replaced", "slow", "unreadable", "no_git", "not_compared", "unchanged",
 )  # fmt: skip
 
 
@@ -77,8 +76,4 @@ def _why_of(outcome: Mapping[str, object]) -> NoDiffsWhy:
     given = outcome.get("no_diff")
     if given in _ORDER:
         return _ORDER[_ORDER.index(given)]
-    # An older version did not store the reason.
-    digest = str(outcome.get("digest") or "")
-    if not digest:
-        return "not_compared"
-    return "unchanged" if digest.startswith("git:") else "no_git"
+    return "not_compared"

@@ -12,11 +12,10 @@ from leadhand.models.views import ChangedFiles, CheckEvidence, Evidence, LedgerE
 #: Files that a sentence names.
 _SHOWN = 5
 _WHY_UNKNOWN = {
-    "slow": "its folder took too long to read",
+    "slow": "its folder is too large, or took too long to read",
     "unreadable": "the worker could not read all of its folder",
-    "no_git": "its folder is in no git repository",
-    "git_missing": "git is not installed on the worker",
-    "git_refused": "git refuses the repository of its folder",
+    "no_git": "git is not installed on the worker",
+    "other_host": "the snapshots of its folder are on another host, or were deleted",
 }
 
 

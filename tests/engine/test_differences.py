@@ -125,11 +125,8 @@ def test_without_a_folder_or_an_ended_iteration_there_are_no_diffs(world: World)
     ("fields", "why"),
     [
         ({"no_diff": "slow"}, "slow"),
-        ({"no_diff": "git_missing", "digest": "files:a"}, "git_missing"),
+        ({"no_diff": "no_git", "digest": "files:a"}, "no_git"),
         ({"no_diff": "unchanged", "digest": "git:a"}, "unchanged"),
-        # Without a reason: stored by an older version.
-        ({"digest": "git:a"}, "unchanged"),
-        ({"digest": "files:a"}, "no_git"),
         ({}, "not_compared"),
     ],
 )

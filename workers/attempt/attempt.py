@@ -38,7 +38,7 @@ from workers.attempt.park import PARKING, park
 from workers.attempt.redact import secrets_held, secrets_of_task, secrets_passed
 from workers.attempt.settle import Held, Settled, Settler, retry_while_away
 from workers.attempt.step_folder import StepFolders, origin_of
-from workers.attempt.workspace_step import diff_target, own_worktree
+from workers.attempt.workspace_step import diff_target, own_folder
 from workers.checkers.check import QuickCheck, quick_check
 from workers.folders.check_round import CheckRound, compare_round, diff_of_loop
 from workers.folders.judging_files import IgnoredFiles
@@ -325,14 +325,15 @@ class Attempts:
         if not (compares or needs_snapshot(work)):
             return None
         attempts, root = self._engine.attempts, self._folders.worktrees
-        spill, top = Path(self._engine.settings.spill), own_worktree(work, root)
+        spill, top = Path(self._engine.settings.spill), own_folder(work, root)
         at = work.grant.address
         left = retry_while_away(lambda: attempts.folder_state(work.ref, at), lease)
         if left is None:
             return None
         if compares:
             return compare_round(work, spill, left, top)
-        look = start_diff(work, left, spill, diff_target(work, root), top)
+        most, target = self._engine.settings.copy_max, diff_target(work, root)
+        look = start_diff(work, left, spill, most=most, target=target, top=top)
         before = look.before
         if work.step.action is Action.AGENT and left.base is None and before is not None:
             IgnoredFiles(look.whole, loop_run_of(at)).record()
@@ -345,7 +346,7 @@ class Attempts:
         state = retry_while_away(lambda: attempts.folder_state(work.ref, at), lease)
         if state is None or work.cwd is None:
             return ""
-        top = own_worktree(work, self._folders.worktrees)
+        top = own_folder(work, self._folders.worktrees)
         return diff_of_loop(work, state, Path(self._engine.settings.spill), top)
 
     def _look_at_stopped_check(self, work: Work) -> Look | None:
@@ -353,7 +354,8 @@ class Attempts:
         if work.step.action is not Action.CHECK or work.cwd is None:
             return None
         unknown = FolderState(None, compare=False)
-        return start_diff(work, unknown, Path(self._engine.settings.spill))
+        settings = self._engine.settings
+        return start_diff(work, unknown, Path(settings.spill), most=settings.copy_max)
 
     def _release_for_real_lock(self, work: Work, lease: Lease) -> Settled | None:
         """Hand the attempt back to wait for the lock of the folder that its path is a link to."""
@@ -421,7 +423,7 @@ class Attempts:
             on_spent=lease.spent,
             until=lambda: lease.until(work.step.timeout_s),
             origin=origin_of(work) if work.workspace else None,
-            own_top=own_worktree(work, self._folders.worktrees) if work.workspace else None,
+            own_top=own_folder(work, self._folders.worktrees) if work.workspace else None,
             worktrees=self._folders.worktrees,
             copy_max=settings.copy_max,
             on_workspace=folders.record,

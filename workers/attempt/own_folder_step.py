@@ -99,10 +99,9 @@ def own_target(inputs: Mapping[str, JsonValue], session: str, root: Path) -> str
 
 
 def own_path(inputs: Mapping[str, JsonValue], session: str, root: Path) -> Path | None:
-    """Returns the path of a session's worktree; None for a copy."""
+    """Returns the path of a session's worktree or copy; None before it is made."""
     home = _home_of(inputs, session, root)
-    record = home.record
-    return home.path if record is not None and record.kind == "worktree" else None
+    return home.path if home.record is not None else None
 
 
 class Judged(NamedTuple):
@@ -148,13 +147,14 @@ def judged_work(task: BodyTask, path: Path) -> Judged:
     snapshots = task.spill.parent.parent / task.session / SNAPSHOTS
     found = Worktree(path, snapshots, is_own=True)
     now = found.snapshot()  # it stores the tree again, if nothing has changed since
-    if not found.knows(recorded):
+    objects = found.objects
+    if objects is None or not found.knows(recorded):
         raise WorkspaceRefused(
             f"the work that was judged (tree {tree[:12]}) is no longer stored in"
             f" {str(snapshots)!r}; retry the step that did it"
         )
     left = found.changed_names(recorded, now)
-    return Judged(Work(tree, snapshots / "objects"), left, found.nested(), found.left_out())
+    return Judged(Work(tree, objects), left, found.nested(), found.left_out())
 
 
 def _home_of(inputs: Mapping[str, JsonValue], session: str, root: Path) -> Home:

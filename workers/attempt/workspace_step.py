@@ -129,8 +129,8 @@ def diff_target(work: Work, root: Path) -> str | None:
     return own_target(work.workspace, work.ref.id, root)
 
 
-def own_worktree(work: Work, root: Path) -> Path | None:
-    """Returns the worktree that the session works in, which its last step commits; else None."""
+def own_folder(work: Work, root: Path) -> Path | None:
+    """Returns the worktree or copy that the session has to itself; else None."""
     if work.workspace is None or work.cwd is None:
         return None
     if work.workspace["do"] == "open":
@@ -138,7 +138,7 @@ def own_worktree(work: Work, root: Path) -> Path | None:
     if work.workspace["do"] != "make":
         return None
     made = _Made.model_validate(work.workspace)
-    return _path_of(work.cwd, made) if made.kind == "worktree" else None
+    return _path_of(work.cwd, made)
 
 
 def _check_task(cwd: Path, made: _Made) -> None:

@@ -45,10 +45,11 @@ class Found(NamedTuple):
 def run_baseline(task: BodyTask, find: Callable[[], Found]) -> Outcome:
     """Runs a check before the work; the outcome has no verdict. What changed a folder is named.
 
-    In a worktree of the session's own that is put back.
+    In a worktree or copy of the session's own that is put back.
     """
     folder = task.own_top or task.cwd
-    tree = None if folder is None else Worktree(folder, task.spill.parent / SNAPSHOTS)
+    shelf, most = task.spill.parent / SNAPSHOTS, task.copy_max
+    tree = None if folder is None else Worktree(folder, shelf, most=most)
     before = tree.snapshot() if tree is not None else None
     found = find()
     if found.result is not None and found.result.cancelled:

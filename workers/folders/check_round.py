@@ -1,7 +1,7 @@
 """Compares the working folder after the checkers with the work that they judged, and puts it back.
 
-What has changed in between is not the doer's work. In a worktree of the session's own it is put
-back; in a user's folder it may be what a person has saved, and stays.
+What has changed in between is not the doer's work. In a worktree or copy of the session's own it is
+put back; in a user's folder it may be what a person has saved, and stays.
 """
 
 from __future__ import annotations
@@ -61,10 +61,12 @@ class CheckRound:
         self._address = address
         self._marker = shelf / _ROUND
         self.patch: str | None = None
-        self.why_not: Literal["slow", "unreadable"] | None = None
+        self.why_not: Literal["slow", "unreadable", "other_host"] | None = None
         self.put_back = False
         self._left = self._found()
         self.files = tree.changed_names(work, self._left)
+        if self._left not in (None, work) and not self.files:
+            self.why_not = "other_host"  # it has the snapshot of the work
         if self.files and own:
             self._put_back()
 
@@ -82,11 +84,10 @@ class CheckRound:
             value = {**value, "changed": {"files": shown, "count": len(self._changed)}}
         for name, files in self._judging.items():
             value = {**value, name: [without_keys(str(one), secrets) for one in files]}
-        outcome = outcome.model_copy(update={"value": value})
         if self.why_not is not None:
-            return outcome.model_copy(update={"value": {**value, "not_compared": self.why_not}})
+            value = {**value, "not_compared": self.why_not}
         if not self.files:
-            return outcome.model_copy(update={"digest": self.digest()})
+            return outcome.model_copy(update={"value": value, "digest": self.digest()})
         text = self._tree.patch(self._work, self._left)
         if text:
             packed = without_keys(text, secrets)
@@ -159,8 +160,8 @@ def compare_round(
 ) -> CheckRound | None:
     """Compares a judge's folder with the recorded work; None if no work is recorded.
 
-    `top` is the session's own worktree. What has changed while the session was stopped may be a
-    person's, and is not put back.
+    `top` is the session's own worktree or copy. What has changed while the session was stopped may
+    be a person's, and is not put back.
     """
     recorded = state.work
     if work.cwd is None or recorded is None or not recorded.startswith("git:"):
@@ -170,7 +171,7 @@ def compare_round(
     ignored = IgnoredFiles(tree, loop_run_of(work.grant.address))
     own = top is not None and not work.grant.compare
     changed = _changed(tree, state.base, recorded)
-    return CheckRound(
+    found = CheckRound(
         tree,
         shelf,
         recorded,
@@ -180,3 +181,6 @@ def compare_round(
         changed=changed,
         ignored=ignored.changed(),
     )
+    if state.base is not None and changed is None:
+        found.why_not = found.why_not or "other_host"
+    return found

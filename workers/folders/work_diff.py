@@ -19,7 +19,7 @@ from app.domain.outcomes import Outcome
 from app.domain.program import Action
 from app.operations.attempts import FolderState, Work
 from app.redaction import without_keys
-from workers.folders.worktree import NoGit, Worktree
+from workers.folders.worktree import Worktree
 
 log = logging.getLogger(__name__)
 
@@ -96,33 +96,40 @@ class Look:
 
     def _why_no_diff(
         self, after: str, text: str | None
-    ) -> NoGit | Literal["slow", "unreadable", "unchanged"] | None:
+    ) -> Literal["no_git", "slow", "unreadable", "unchanged"] | None:
         """Why there is no diff between the two snapshots."""
         if not after.startswith("git:"):
             return self._tree.why_no_git()
         if self._before is None:
             return self._failure
         if not self._before.startswith("git:"):
-            return "no_git"  # the doer created the repository
+            return self._tree.why_no_git()  # it was so before the doer
         return "unchanged" if text is not None else self._tree.failure
 
 
 def start_diff(
-    work: Work, left: FolderState, spill: Path, target: str | None = None, top: Path | None = None
+    work: Work,
+    left: FolderState,
+    spill: Path,
+    *,
+    most: int,
+    target: str | None = None,
+    top: Path | None = None,
 ) -> Look:
     """Takes a snapshot of a step's folder before it runs; returns the object that adds the diff.
 
     With a `target` the diff is against the commit where the folder's branch left that one: what
     the session took over from others meanwhile is not its work. `top` is the session's own
-    worktree, which the folder may be within.
+    worktree or copy, which the folder may be within. A folder in no repository may have at most
+    `most` bytes.
     """
     assert work.cwd is not None
     shelf = spill / work.ref.id / SNAPSHOTS
     keeps = does_work(work)
     is_own = top is not None
-    whole = None if top in (None, work.cwd) else Worktree(top, shelf, is_own=True)
+    whole = None if top in (None, work.cwd) else Worktree(top, shelf, is_own=True, most=most)
     return Look(
-        Worktree(work.cwd, shelf, is_own=is_own),
+        Worktree(work.cwd, shelf, is_own=is_own, most=most),
         work.grant.address,
         left,
         keeps=keeps,

@@ -1,35 +1,37 @@
 """Snapshots a working folder: its digest, the diff between two snapshots, and a way back to one.
 
-In a git repository a snapshot has the tracked files and the untracked ones that are not ignored.
-Nothing in the user's repository is written: the index and the new objects are in a private folder.
+A snapshot has the files that git tracks and the untracked ones that are not ignored; of a folder
+in no repository all files. Nothing in the user's repository is written: snapshots are in a private
+one.
 """
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
+import re
 import shutil
 import signal
 import stat
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import partial
+from itertools import chain
 from pathlib import Path
-from types import MappingProxyType
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from leadhand.models.git_settings import (
-    LIST_FILTERS,
-    QUIET,
-    filters_in,
-    run_programs,
-    without_filters,
+from leadhand.models.git_settings import QUIET
+from workers.folders.private_repository import (
+    FolderTooLarge,
+    PrivateRepository,
+    find_repository,
+    make_repository,
 )
 from workers.processes import environment
-from workers.processes.by_products import BY_PRODUCTS, is_by_product
+from workers.processes.by_products import is_by_product
 from workers.processes.nested_repositories import nested_in, open_nested
 from workers.processes.own_folders import claim_session_folder
 
@@ -45,18 +47,12 @@ PATCH_BYTES = 200_000
 FILES, READ_BYTES = 20_000, 512 * 1024 * 1024
 #: Folders that are not part of a snapshot.
 _NOT_WORK = frozenset({".leadhand", ".git"})
-#: Git's list of by-products.
-_BY_PRODUCTS = "".join(f"{pattern}\n" for pattern in BY_PRODUCTS).encode()
 #: Git settings without hooks, daemons, housekeeping and line-ending conversion.
 _PLAIN = (
     "core.fsmonitor=false", "core.untrackedCache=false", "core.hooksPath=/dev/null", "gc.auto=0",
     "core.autocrlf=false", "core.safecrlf=false", "advice.addEmbeddedRepo=false",
     "submodule.recurse=false",
 )  # fmt: skip
-
-
-#: Why a folder has no git snapshot.
-NoGit = Literal["git_missing", "git_refused", "no_git"]
 
 
 class SnapshotLost(Exception):
@@ -70,7 +66,13 @@ class Worktree:
     failure: Literal["slow", "unreadable"] | None = None
 
     def __init__(
-        self, folder: Path, shelf: Path, *, lock: int | None = None, is_own: bool = False
+        self,
+        folder: Path,
+        shelf: Path,
+        *,
+        lock: int | None = None,
+        is_own: bool = False,
+        most: int | None = None,
     ) -> None:
         self.folder = folder
         #: Whether it is a session's own worktree, so that repositories in it are a doer's work.
@@ -78,9 +80,11 @@ class Worktree:
         #: A file that git keeps open too: its lock outlives a worker that is killed.
         self._lock = lock
         self.shelf = shelf
+        #: The most bytes of a folder in no repository; None for no limit.
+        self._most = most
         self._slow = shelf / "slow"
         self._deadline = 0.0
-        self._env: dict[str, str] | None = None
+        self._found: PrivateRepository | None = None
 
     def snapshot(self) -> str | None:
         """Compute the folder's digest, ``git:TREE`` or ``files:HASH``; None if too slow.
@@ -92,8 +96,8 @@ class Worktree:
             return None
         self._deadline = time.monotonic() + SNAPSHOT_S
         try:
-            prefix = self._open_repository()
-            found = self._files_digest() if prefix is None else self._git_digest(prefix)
+            repository = self._open_repository()
+            found = self._files_digest() if repository is None else self._git_digest(repository)
         except subprocess.TimeoutExpired:
             found = None
         except (OSError, subprocess.SubprocessError, ValueError):
@@ -105,13 +109,9 @@ class Worktree:
             self.failure = None
         return found
 
-    def why_no_git(self) -> NoGit:
-        """Return why the folder's snapshots are made without git."""
-        if shutil.which("git") is None:
-            return "git_missing"
-        above = self.folder.resolve()
-        is_inside = any((folder / ".git").exists() for folder in (above, *above.parents))
-        return "git_refused" if is_inside else "no_git"
+    def why_no_git(self) -> Literal["no_git", "slow"]:
+        """Return why the folder's snapshots are made without git: it is missing, or it is large."""
+        return "no_git" if shutil.which("git") is None else "slow"
 
     def _is_resting(self) -> bool:
         try:
@@ -124,7 +124,7 @@ class Worktree:
         with suppress(OSError):
             claim_session_folder(self.shelf)
             self._slow.touch()
-            for begun in self.shelf.glob("objects/*/tmp_*"):
+            for begun in self.shelf.glob("*/objects/*/tmp_*"):
                 begun.unlink(missing_ok=True)
 
     def knows(self, digest: str | None) -> bool:
@@ -145,9 +145,10 @@ class Worktree:
         """Return the folder's digest in the commit where HEAD left `target`; None if unknown."""
         self._deadline = time.monotonic() + SNAPSHOT_S
         try:
-            prefix = self._open_repository()
-            commit = self._git("merge-base", target, "HEAD")
-            tree = self._git("rev-parse", "--verify", f"{commit}:{(prefix or '').rstrip('/')}")
+            repository = self._open_repository()
+            beneath = repository.prefix.rstrip("/") if repository is not None else ""
+            commit = self._git("merge-base", target, "HEAD", own=False)
+            tree = self._git("rev-parse", "--verify", f"{commit}:{beneath}", own=False)
         except (OSError, subprocess.SubprocessError):
             return None
         return f"git:{tree}"
@@ -160,7 +161,7 @@ class Worktree:
         self._deadline = time.monotonic() + SNAPSHOT_S
         options = ("-r", "-p", "-M", "--no-ext-diff", "--no-textconv", "--no-color")
         try:
-            self._find_objects()
+            self._open_repository()
             return self._truncated_output("diff-tree", *options, old, new)
         except subprocess.TimeoutExpired:
             self.failure = "slow"
@@ -175,7 +176,7 @@ class Worktree:
             return []
         self._deadline = time.monotonic() + SNAPSHOT_S
         try:
-            self._find_objects()
+            self._open_repository()
             listed = self._run_git("diff-tree", "-r", "-z", "--name-only", "--no-renames", old, new)
         except (OSError, subprocess.SubprocessError):
             return []
@@ -186,7 +187,7 @@ class Worktree:
         self._deadline = time.monotonic() + SNAPSHOT_S
         options = ("--others", "--ignored", "--exclude-standard", "--directory", "-z")
         try:
-            self._find_objects()
+            self._open_repository()
             listed = self._run_git("ls-files", *options)
         except (OSError, subprocess.SubprocessError):
             return []
@@ -213,47 +214,48 @@ class Worktree:
         self.restore(digest, self.shelf)
 
     def _restore(self, tree: str, earlier: Path) -> None:
-        prefix = self._open_repository()
-        if prefix is None:
-            raise SnapshotLost(f"{str(self.folder)!r} is in no git repository")
+        repository = self._open_repository()
+        if repository is None:
+            raise SnapshotLost(f"git cannot take snapshots of {str(self.folder)!r}")
         if earlier != self.shelf:
-            self._copy_objects(earlier / "objects")
-        self._git_digest(prefix)  # so that the index names the files that have to go
-        self._git("read-tree", "--reset", "-u", self._whole_tree(prefix, tree))
+            self._copy_objects(earlier, repository)
+        self._git_digest(repository)  # so that the index names the files that have to go
+        self._git("read-tree", "--reset", "-u", self._whole_tree(repository, tree))
 
-    def _copy_objects(self, objects: Path) -> None:
+    def _copy_objects(self, earlier: Path, repository: PrivateRepository) -> None:
         """Link the objects of another session's snapshots: they may be deleted before these."""
-        for file in objects.glob("*/*"):
+        for file in earlier.glob("*/objects/*/*"):
             if file.parent.name == "info" or file.name.startswith("tmp_"):
                 continue
-            copy = self.shelf / "objects" / file.parent.name / file.name
+            copy = repository.objects / file.parent.name / file.name
             copy.parent.mkdir(mode=0o700, exist_ok=True)
             with suppress(FileExistsError):
                 copy.hardlink_to(file)
 
-    def _whole_tree(self, prefix: str, tree: str) -> str:
+    def _whole_tree(self, repository: PrivateRepository, tree: str) -> str:
         """The tree of the repository, with the folder replaced by a snapshot of it."""
-        if not prefix:
+        if not repository.prefix:
             return tree
-        index = self.shelf / "index.whole"
-        shutil.copyfile(self.shelf / "index", index)
+        index = repository.home / "index.whole"
+        shutil.copyfile(repository.home / "index", index)
         self._git("rm", "-r", "-f", "-q", "--cached", "--ignore-unmatch", "--", ".", index=index)
-        self._git("read-tree", f"--prefix={prefix}", tree, index=index)
-        return self._git("write-tree", index=index)
+        self._git("read-tree", f"--prefix={repository.prefix}", tree, index=index)
+        return self._git("write-tree", "--missing-ok", index=index)
 
-    def _git_digest(self, prefix: str) -> str:
-        index = self.shelf / "index"
-        (self.shelf / "index.lock").unlink(missing_ok=True)  # its holder was killed
-        if not index.exists():
-            theirs = self.folder / self._git("rev-parse", "--git-path", "index", own=False)
-            if theirs.is_file():
-                shutil.copyfile(theirs, index)
-        self._forget_repositories()
-        if self._is_own:
+    def _git_digest(self, repository: PrivateRepository) -> str:
+        (repository.home / "index.lock").unlink(missing_ok=True)  # its holder was killed
+        self._prepare_index(repository)
+        if self._is_own or not repository.is_in_repository:
             self._note_nested(open_nested(self._raw, self.folder))
-        self._add_all()
+        self._add_all(repository)
+        prefix = repository.prefix
         options = ("--prefix", prefix) if prefix and self._git("ls-files", "--", ".") else ()
-        return f"git:{self._git('write-tree', *options)}"
+        return f"git:{self._git('write-tree', '--missing-ok', *options)}"
+
+    @property
+    def objects(self) -> Path | None:
+        """Return the folder with the objects of the snapshots; None without git."""
+        return None if self._found is None else self._found.objects
 
     @property
     def _nested(self) -> Path:
@@ -274,11 +276,10 @@ class Worktree:
         known = dict.fromkeys(one for one in noted if one)
         return [one for one in known if (self.folder / one / ".git").exists()]
 
-    def _add_all(self) -> None:
+    def _add_all(self, repository: PrivateRepository) -> None:
         """Bring the index up to date; a repository in the folder without a commit is left out."""
-        setting = f"core.excludesFile={self._write_excludes()}"
-        add = ("-c", setting, "add", "-A", "--", ".", ":(exclude,glob)**/.leadhand/**")
-        self._add_tracked_by_products()
+        add = ("add", "-A", "--", ".", ":(exclude,glob)**/.leadhand/**")
+        self._add_tracked_by_products(repository)
         try:
             self._git(*add)
         except subprocess.CalledProcessError:
@@ -287,29 +288,19 @@ class Worktree:
                 raise
             self._git(*add, *(f":(exclude,literal){one}" for one in nested))
 
-    def _write_excludes(self) -> Path:
-        """Write what no snapshot has unless it is tracked: by-products, and the user's own list."""
-        config = self._environment(own=False)
-        home = Path(config.get("XDG_CONFIG_HOME") or Path(config.get("HOME", "/"), ".config"))
-        try:
-            named = self._git("config", "--type=path", "core.excludesFile", own=False)
-        except subprocess.CalledProcessError as error:
-            if error.returncode != 1:  # which means that there is none
-                raise
-            named = ""
-        theirs, excludes = (
-            Path(named) if named else home / "git" / "ignore",
-            self.shelf / "excludes",
-        )
-        listed = theirs.read_bytes() if theirs.is_file() else b""
-        excludes.write_bytes(listed + b"\n" + _BY_PRODUCTS)
-        (self.shelf / "by-products").write_bytes(_BY_PRODUCTS)
-        return excludes
-
-    def _add_tracked_by_products(self) -> None:
+    def _add_tracked_by_products(self, repository: PrivateRepository) -> None:
         """Bring by-products that the folder's own index has into the index of the snapshots."""
-        patterns = str(self.shelf / "by-products")
-        tracked = self._run_git("ls-files", "-z", "-c", "-i", "-X", patterns, "--", ".", own=False)
+        if not repository.is_in_repository:
+            return
+        patterns = str(repository.by_products)
+        try:
+            tracked = self._run_git(
+                "ls-files", "-z", "-c", "-i", "-X", patterns, "--", ".", own=False
+            )
+        except subprocess.CalledProcessError as error:
+            if error.returncode < 0:  # a signal has ended it
+                raise
+            return  # the doer has broken or removed the repository
         names = [os.fsdecode(name) for name in tracked.split(b"\0") if name]
         for at in range(0, len(names), 500):
             self._git("update-index", "--add", "--remove", "--", *names[at : at + 500])
@@ -327,59 +318,50 @@ class Worktree:
     def _raw(self, *arguments: str) -> str:
         return os.fsdecode(self._run_git(*arguments))
 
-    def _forget_repositories(self) -> None:
-        """Remove nested repositories from the index, so that `add` records their commit only.
+    def _prepare_index(self, repository: PrivateRepository) -> None:
+        """Let `add` compare each file that is there, and run no program of another repository.
 
-        For a nested repository in the index, git would check for changes inside it with another
-        git process, which runs the filters of that repository's own configuration.
+        The user's index may mark files as unchanged, or as not wanted in a sparse checkout. Of
+        times git compares the seconds alone, so a file may have changed again within one. For a
+        nested repository in the index, git would check for changes inside it with another git
+        process, which runs the filters of that repository's own configuration.
         """
-        listed = self._run_git("ls-files", "--stage", "-z").split(b"\0")
-        links = [os.fsdecode(line.partition(b"\t")[2]) for line in listed if _is_link(line)]
-        for at in range(0, len(links), 500):
-            self._git("update-index", "--force-remove", "--", *links[at : at + 500])
+        index, prefix = repository.home / "index", repository.prefix
+        if not index.exists():
+            return
+        since = int(index.stat().st_mtime)
+        listed = self._run_git("ls-files", "--stage", "-v", "--debug", "-z")
+        entries = [_Entry.of(found) for found in _ENTRY.finditer(listed)]
+        links = [one.name for one in entries if one.is_link]
+        newer = [one for one in entries if one.seconds >= since and one.is_newer(self.folder)]
+        believed = [one.name for one in entries if one.tag.islower()]
+        sparse = [one.name for one in entries if one.tag in "sS"]
+        there = [name for name in sparse if os.path.lexists(self.folder / name)]
+        self._update_index("--force-remove", links)
+        for at in range(0, len(newer), 500):  # without their times
+            infos = (("--cacheinfo", one.info(prefix)) for one in newer[at : at + 500])
+            self._git("update-index", *chain.from_iterable(infos))
+        self._update_index("--no-assume-unchanged", believed)
+        self._update_index("--no-skip-worktree", there)
 
-    def _open_repository(self) -> str | None:
-        """Prepare the private folder; return the folder's prefix in its repository, if any."""
-        try:
-            lines = self._git("rev-parse", "--show-prefix", "--git-path", "objects", own=False)
-        except (OSError, subprocess.CalledProcessError):
-            return None
-        prefix, _, objects = lines.rpartition("\n")
-        if self._env is None:
-            claim_session_folder(self.shelf)
-            info = self.shelf / "objects" / "info"
-            info.mkdir(mode=0o700, parents=True, exist_ok=True)
-            (info / "alternates").write_text(f"{(self.folder / objects).resolve()}\n")
-            self._env = {
-                "GIT_INDEX_FILE": str(self.shelf / "index"),
-                "GIT_OBJECT_DIRECTORY": str(self.shelf / "objects"),
-                **self._without_filters(),
-            }
-        return prefix.strip("\n")
+    def _update_index(self, option: str, names: Sequence[str]) -> None:
+        for at in range(0, len(names), 500):
+            self._git("update-index", option, "--", *names[at : at + 500])
 
-    def _find_objects(self) -> None:
-        """Let git find the objects of the snapshots, unless it does already."""
-        if self._env is None:
-            self._open_repository()
-
-    def _without_filters(self) -> dict[str, str]:
-        """Variables that disable the repository's filters. Raises OSError if git disobeys."""
-        filters = self._filters({})
-        disabled = without_filters(filters, {})
-        if filters and run_programs(self._filters(disabled)):
-            raise OSError(
-                errno.ENOTSUP, "git is older than 2.31 and cannot be told to run no filter"
-            )
-        return disabled
-
-    def _filters(self, variables: Mapping[str, str]) -> dict[str, str]:
-        """The settings of the repository's filters, by name, with these variables for git."""
-        try:
-            return filters_in(self._run_git(*LIST_FILTERS, own=False, variables=variables))
-        except subprocess.CalledProcessError as error:
-            if error.returncode != 1:  # which means that there is none
-                raise
-            return {}
+    def _open_repository(self) -> PrivateRepository | None:
+        """The private repository of the folder, made by the first snapshot; None without git."""
+        if self._found is None:
+            self._found = find_repository(self.shelf, self.folder)
+        if self._found is None and shutil.which("git") is not None:
+            with suppress(FolderTooLarge):
+                self._found = make_repository(
+                    self.shelf,
+                    self.folder,
+                    partial(self._run_git, own=False),
+                    most=self._most,
+                    deadline=self._deadline,
+                )
+        return self._found
 
     def _git(self, *arguments: str, own: bool = True, index: Path | None = None) -> str:
         output = self._run_git(*arguments, own=own, index=index)
@@ -400,11 +382,10 @@ class Worktree:
         own: bool = True,
         most: int = -1,
         index: Path | None = None,
-        variables: Mapping[str, str] = MappingProxyType({}),
     ) -> bytes:
         """Run git and return at most so many bytes of its output; kill its group on timeout."""
         command = _command(*arguments)
-        other = {**variables} if index is None else {**variables, "GIT_INDEX_FILE": str(index)}
+        other = {} if index is None else {"GIT_INDEX_FILE": str(index)}
         with subprocess.Popen(  # noqa: S603 - git, with fixed arguments
             command,
             cwd=self.folder,
@@ -423,7 +404,7 @@ class Worktree:
     def _environment(self, *, own: bool) -> dict[str, str]:
         """The environment of git, without the worker's secrets: a repository may name programs."""
         plain = {**environment.clean(environment.inherited()), "LC_ALL": "C", **QUIET}
-        return plain | (self._env or {}) if own else plain
+        return plain | self._found.variables if own and self._found is not None else plain
 
     def _files_digest(self) -> str | None:
         mixed, files, left = hashlib.sha256(), 0, READ_BYTES
@@ -475,9 +456,48 @@ def _tree(digest: str | None) -> str | None:
     return tree if kind == "git" else None
 
 
-def _is_link(line: bytes) -> bool:
-    """Whether an entry of the index is another repository's commit."""
-    return line.startswith(b"160000 ")
+#: An entry of an index, as `ls-files --stage -v --debug -z` prints it.
+_ENTRY = re.compile(
+    rb"(\w) (\d+) (\w+) \d\t([^\0]*)\0(?: +ctime: (\d+):(\d+)\n(?: .*\n)*)?", re.ASCII
+)
+
+
+class _Entry(NamedTuple):
+    """A file in an index."""
+
+    #: `S` for one outside of a sparse checkout; small letters if git does not look at the file.
+    tag: str
+    mode: str
+    id: str
+    name: str
+    #: When its inode changed.
+    seconds: int
+    nanoseconds: int
+
+    @classmethod
+    def of(cls, found: re.Match[bytes]) -> _Entry:
+        tag, mode, id_, name, *times = found.groups(b"0")
+        seconds, nanoseconds = map(int, times)
+        return cls(
+            tag.decode(), mode.decode(), id_.decode(), os.fsdecode(name), seconds, nanoseconds
+        )
+
+    @property
+    def is_link(self) -> bool:
+        """Whether it is another repository's commit."""
+        return self.mode == "160000"
+
+    def info(self, prefix: str) -> str:
+        """Return the entry as `update-index --cacheinfo` takes it."""
+        return f"{self.mode},{self.id},{prefix}{self.name}"
+
+    def is_newer(self, folder: Path) -> bool:
+        """Whether the file has changed since."""
+        try:
+            status = (folder / self.name).lstat()
+        except OSError:
+            return False  # git notices that
+        return status.st_ctime_ns != self.seconds * 1_000_000_000 + self.nanoseconds
 
 
 def _walk(folder: Path) -> Iterator[Path]:

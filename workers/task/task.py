@@ -71,7 +71,7 @@ class BodyTask:
     session_folder: str | None = None
     #: The folder of the plan whose task this is; rubrics are read there, and not in the worktree.
     origin: Path | None = None
-    #: The top of the worktree that the session has to itself.
+    #: The top of the worktree or copy that the session has to itself.
     own_top: Path | None = None
     #: The folder of the worktrees and copies of tasks, and the most bytes of a copy.
     worktrees: Path | None = None

@@ -119,8 +119,6 @@ def open_folder(
         session=home.session,
         store=store,
     )
-    if found is None and state is not None:
-        raise WorkspaceRefused(f"{str(home.origin)!r} is in no git repository; {AS_IS}")
     if found is None:
         return _copy(git, home, wanted, most)
     if found.prefix != home.prefix:

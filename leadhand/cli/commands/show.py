@@ -33,12 +33,8 @@ _WHY_NONE: dict[NoDiffsWhy, str] = {
     "no_folder": "the session has no folder",
     "not_ended": "no {doers} ended yet",
     "not_compared": "an attempt{its} ended before {folder} was compared, such as a lost one",
-    "git_missing": "git is not installed on the worker, so {folder} cannot be compared",
-    "git_refused": (
-        "git refuses the repository of {folder} (see `git status` there, as the worker's user)"
-    ),
-    "no_git": "{folder} is in no git repository",
-    "slow": "{folder} took too long to read",
+    "no_git": "git is not installed on the worker, so {folder} cannot be compared",
+    "slow": "{folder} is too large, or took too long to read",
     "unreadable": "the worker could not read all of {folder}",
     "unchanged": "{changed} changed {file}",
     "replaced": "newer ones replaced the diffs{its} (a session keeps the last 200, and 4 MiB)",

@@ -165,8 +165,8 @@ class DiffView(View):
 
 #: Why a session, or one of its iterations, has no diffs; `NoDiffs` explains each.
 NoDiffsWhy = Literal[
-    "no_folder", "not_ended", "not_compared", "git_missing", "git_refused", "no_git", "slow",
-    "unreadable", "unchanged", "replaced",
+    "no_folder", "not_ended", "not_compared", "no_git", "slow", "unreadable", "unchanged",
+    "replaced",
 ]  # fmt: skip
 
 
@@ -174,11 +174,10 @@ class NoDiffs(View):
     """Why there are no diffs."""
 
     #: `no_folder`: the session has none. `not_ended`: no doer's step has ended. `not_compared`: an
-    #: attempt ended before its folder was compared, such as a lost one. `git_missing`: git is not
-    #: installed on the worker. `git_refused`: git refuses the repository, as it does if another
-    #: user owns it. `no_git`: the folder is in no git repository. `slow`, `unreadable`: the folder
-    #: took too long to read, or the worker could not read all of it. `unchanged`: no file was
-    #: changed. `replaced`: newer diffs replaced those that were stored.
+    #: attempt ended before its folder was compared, such as a lost one. `no_git`: git is not
+    #: installed on the worker. `slow`: the folder took too long to read, or is in no repository and
+    #: larger than LEADHAND_COPY_MAX. `unreadable`: the worker could not read all of it.
+    #: `unchanged`: no file was changed. `replaced`: newer diffs replaced those that were stored.
     why: NoDiffsWhy
     #: The session's working folder.
     folder: str | None = None

@@ -82,12 +82,27 @@ def test_acceptance_without_a_check_names_the_person(sessions: Sessions, repo: P
     assert found.notes == ["accepted without a check: false was skipped by ada: by hand"]
 
 
-def test_folder_that_was_not_compared_says_why(sessions: Sessions, tmp_path: Path) -> None:
+def test_folder_that_was_not_compared_says_why(store_url: str, tmp_path: Path) -> None:
     folder = tmp_path / "plain"
     folder.mkdir()
+    (folder / "b").write_text("more than nothing")
+    sessions = Sessions(store_url, tmp_path, copy_max=1)
     found = evidence(sessions, folder, "touch a", "true")
-    assert (found.files, found.not_compared) == (None, "no_git")
-    assert found.notes == ["what was changed is not known: its folder is in no git repository"]
+    sessions.attempts.close()
+    assert (found.files, found.not_compared) == (None, "slow")
+    why = "what was changed is not known: its folder is too large, or took too long to read"
+    assert found.notes == [why]
+
+
+def test_snapshots_that_another_host_has_are_named(
+    sessions: Sessions, repo: Path, tmp_path: Path
+) -> None:
+    """A worker of the same place on another host has another folder of its own."""
+    elsewhere = f"echo x > b; mv {tmp_path}/spill/*/work {tmp_path}/elsewhere"
+    found = evidence(sessions, repo, "echo x > a", elsewhere)
+    assert (found.files, found.not_compared) == (None, "other_host")
+    why = "the snapshots of its folder are on another host, or were deleted"
+    assert f"what was changed is not known: {why}" in found.notes
 
 
 def test_green_before_the_work_and_counts_are_told_apart(sessions: Sessions, repo: Path) -> None:

@@ -265,8 +265,8 @@ def test_diffs_are_shown_in_order_of_time_or_with_why_there_are_none() -> None:
     ("why", "iteration", "text"),
     [
         ("no_folder", None, "the session has no folder"),
-        ("no_git", None, "/f is in no git repository"),
-        ("slow", 2, "/f took too long to read"),
+        ("no_git", None, "git is not installed on the worker, so /f cannot be compared"),
+        ("slow", 2, "/f is too large, or took too long to read"),
         ("unchanged", None, "no iteration changed a file"),
         ("unchanged", 2, "iteration 2 changed no file"),
         ("not_ended", 2, "no doer of iteration 2 has ended yet"),

@@ -44,8 +44,10 @@ class OneHome:
 
     def work(self) -> Work:
         """The worktree as it is now, as it is recorded after a doer."""
-        digest = Worktree(self.home.path, self.snapshots).snapshot()
-        return Work(str(digest).removeprefix("git:"), self.snapshots / "objects")
+        tree = Worktree(self.home.path, self.snapshots)
+        digest = str(tree.snapshot())
+        assert tree.objects is not None
+        return Work(digest.removeprefix("git:"), tree.objects)
 
     def close(self, message: str = "Do it", work: Work | None = None) -> str:
         return close_folder(self.git, self.home, message, work)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,9 @@ from workers.folders.work_diff import Look
 from workers.folders.worktree import Worktree
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+
+
+Make = Callable[[Path], None] | None
 
 
 @pytest.fixture
@@ -29,9 +33,9 @@ def repository(folder: Path) -> None:
     subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
 
 
-def look(folder: Path, digest: str | None = None) -> Look:
-    tree = Worktree(folder, folder.parent / "shelf")
-    return Look(tree, "loop~1[1]/do", FolderState(digest, compare=False))
+def look(folder: Path, *, most: int | None = None) -> Look:
+    tree = Worktree(folder, folder.parent / "shelf", most=most)
+    return Look(tree, "loop~1[1]/do", FolderState(None, compare=False))
 
 
 def why_after(seen: Look) -> str | None:
@@ -40,45 +44,47 @@ def why_after(seen: Look) -> str | None:
     return outcome.no_diff
 
 
-def test_a_folder_in_no_repository(folder: Path) -> None:
-    assert why_after(look(folder)) == "no_git"
-
-
 def test_no_change(folder: Path) -> None:
     repository(folder)
     assert why_after(look(folder)) == "unchanged"
 
 
-def test_a_change_has_a_diff_and_no_reason(folder: Path) -> None:
-    repository(folder)
+def refused(folder: Path) -> None:
+    (folder / ".git").mkdir()
+
+
+@pytest.mark.parametrize("before", [None, repository, refused])
+@pytest.mark.parametrize("by_doer", [None, repository, refused])
+def test_a_change_has_a_diff_and_no_reason_whatever_repository_the_folder_is_in(
+    folder: Path, before: Make, by_doer: Make
+) -> None:
+    if before is not None:
+        before(folder)
     seen = look(folder)
+    if by_doer is not None and before is not by_doer:
+        shutil.rmtree(folder / ".git", ignore_errors=True)
+        by_doer(folder)
     (folder / "one.txt").write_text("two\n")
     outcome = seen.add_diff(Outcome(word="succeeded"), ())
     assert (outcome.diff, outcome.no_diff) == ("loop~1[1]/do", None)
 
 
-def test_a_repository_that_the_doer_made(folder: Path) -> None:
-    seen = look(folder)
-    repository(folder)
-    assert why_after(seen) == "no_git"
-
-
 def test_git_is_not_installed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     repository(folder)
     monkeypatch.setenv("PATH", str(folder))
-    assert why_after(look(folder)) == "git_missing"
+    assert why_after(look(folder)) == "no_git"
 
 
-def test_git_refuses_the_repository(folder: Path) -> None:
-    (folder / ".git").mkdir()
-    assert why_after(look(folder)) == "git_refused"
+def test_a_folder_that_is_too_large(folder: Path) -> None:
+    assert why_after(look(folder, most=3)) == "slow"
+    assert why_after(look(folder, most=4)) == "unchanged"
 
 
 def test_a_folder_that_takes_too_long_to_read(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(worktree, "FILES", 0)
-    seen = look(folder)
+    seen = look(folder, most=0)
     assert why_after(seen) == "slow"
     monkeypatch.undo()
     assert why_after(seen) == "slow", "it is not read again soon"
@@ -87,8 +93,9 @@ def test_a_folder_that_takes_too_long_to_read(
 def test_a_file_that_cannot_be_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     repository(folder)
     seen = look(folder)
-    (folder.parent / "shelf" / "index").unlink()
-    (folder.parent / "shelf" / "index").mkdir()
+    (index,) = folder.parent.glob("shelf/*/index")
+    index.unlink()
+    index.mkdir()
     assert why_after(seen) == "unreadable"
 
 
@@ -97,7 +104,6 @@ def test_a_folder_that_could_not_be_read_before(
 ) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(worktree, "FILES", 0)
-        seen = look(folder)
-    repository(folder)
+        seen = look(folder, most=0)
     (folder.parent / "shelf" / "slow").unlink()
     assert why_after(seen) == "slow"
