@@ -6,6 +6,8 @@ import sys
 from contextlib import suppress
 from functools import partial
 
+from flask import request
+
 from api import tracing
 from api.application import Api, create_app
 from api.wire.server import SPARE_THREADS, Server
@@ -18,7 +20,7 @@ from app.store.identity_file import memory_of
 from leadhand.process_guard import hide
 from tasks.artifact_sweep import ArtifactSweeper
 from tasks.bootstrap import examine, make_engine
-from tasks.periodic import Sweeper
+from tasks.periodic import Pace, Sweeper
 from tasks.probing import Examiner, Prober
 from tasks.secret_renewal import SecretRenewal
 from tasks.tracing import check
@@ -56,16 +58,24 @@ def build(settings: Settings, engine: Engine) -> Api:
 
     An import delivers no webhooks: their receivers were chosen by the author of the data.
     """
-    Sweeper(engine).start()
+    pace = Pace(may_rest=settings.own_redis)
+    Sweeper(engine, pace=pace).start()
     if not settings.importing:
-        Deliverer(engine).start()
+        Deliverer(engine, pace=pace).start()
     Prober(engine).start()
     Examiner(engine, scans=True).start()
     SecretRenewal(engine).start()
     ArtifactSweeper(engine).start()
     api = create_app(settings, engine, streams=settings.api_threads - SPARE_THREADS)
+    api.before_request(partial(_touch, pace))
     tracing.begin(api, settings)
     return api
+
+
+def _touch(pace: Pace) -> None:
+    """Note that a request may make work; those that only read do not."""
+    if request.method not in ("GET", "HEAD"):
+        pace.touch()
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import threading
 from app.engine import Engine
 from app.errors import StoreAway
 from app.webhooks.deliveries import Webhooks
+from tasks.periodic import STEADY, Pace
 
 log = logging.getLogger(__name__)
 
@@ -20,7 +21,8 @@ ROOM = 8
 class Deliverer:
     """Delivers due webhooks until stopped; another process continues with the rest."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, *, pace: Pace = STEADY) -> None:
+        self._pace = pace
         self._guard = engine.guard
         self._webhooks = Webhooks(engine)
         self._stop = threading.Event()
@@ -37,6 +39,7 @@ class Deliverer:
         """Stop the thread after the running deliveries, and wait up to 10 s for each."""
         self._stop.set()
         self._again.set()
+        self._pace.touch()
         self._thread.join(timeout=10)
         for thread in list(self._under_way.values()):
             thread.join(timeout=10)
@@ -49,13 +52,14 @@ class Deliverer:
                 log.warning("webhooks wait for the store", extra={"why": str(error)})
             except Exception:  # the thread must survive every error
                 log.exception("checking webhooks failed, continuing")
-            self._again.wait(EVERY_S)
+            self._pace.wait(self._again, EVERY_S)
 
     def _look(self) -> None:
         """Start due deliveries, up to ROOM."""
         self._again.clear()
         self._guard.require()
         for line in self._webhooks.due(2 * ROOM):
+            self._pace.touch()
             with self._changing:
                 if self._stop.is_set() or len(self._under_way) >= ROOM:
                     return

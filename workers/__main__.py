@@ -12,12 +12,14 @@ from celery import Celery
 from celery.bootsteps import StartStopStep
 from celery.signals import (
     setup_logging,
+    task_received,
     worker_process_init,
     worker_process_shutdown,
     worker_ready,
     worker_shutdown,
     worker_shutting_down,
 )
+from celery.worker import state
 from celery.worker.components import Pool
 
 from app.engine import Engine
@@ -30,7 +32,7 @@ from app.store.store import Store, connect
 from leadhand.process_guard import end_with_parent, hide
 from tasks import tracing
 from tasks.bootstrap import examine, make_engine
-from tasks.periodic import Sweeper
+from tasks.periodic import REST_S, Pace, Sweeper
 from tasks.probing import Examiner, Prober
 from tasks.secret_renewal import SecretRenewal
 from tasks.steps import BOUND
@@ -100,8 +102,10 @@ def main() -> int:
         slots, least=_least(settings), most=settings.concurrency, draining=drain.under_way
     )
     worker_ready.connect(lambda sender, **_: size.watch(sender), weak=False)
-    watchdog = _watchdog(engine, settings, name, drain, served, calls)
-    _run_host_threads(engine, celery, settings, name, queues, drain, lock, intake, watchdog)
+    pace = Pace(may_rest=settings.own_redis, is_busy=lambda: bool(state.reserved_requests))
+    task_received.connect(lambda **_: pace.touch(), weak=False)
+    watchdog = _watchdog(engine, settings, name, drain, served, calls, pace)
+    _run_host_threads(engine, celery, settings, name, queues, drain, lock, intake, watchdog, pace)
     return _work(celery, settings, name, queues)
 
 
@@ -119,6 +123,8 @@ def _work(celery: Celery, settings: Settings, name: str, queues: tuple[str, ...]
         queues=list(queues),
         loglevel="INFO",
         task_events=True,
+        # Flower watches fleets; each of these events costs as much as a sweep.
+        heartbeat_interval=REST_S * 6 if settings.own_redis else None,
         without_gossip=True,
         without_mingle=True,
         quiet=settings.log == "json",
@@ -181,13 +187,14 @@ def _watchdog(
     drain: Drain,
     served: ServedStore,
     calls: CallSlots,
+    pace: Pace,
 ) -> InlineWatchdog:
     """The watchdog of inline calls, with a connection of its own for their heartbeats."""
     beats, _celery = make_engine(settings, tries=0, timeout_s=min(5.0, settings.lease_s / 3))
     beats.guard.remember_in(served)
     beats.store.expected_identity = served.expected
     heart = Heartbeats(beats, draining=drain.under_way)
-    return InlineWatchdog(engine, calls, heart, worker=name)
+    return InlineWatchdog(engine, calls, heart, worker=name, pace=pace)
 
 
 def _store_for_output(settings: Settings, served: ServedStore) -> Store:
@@ -209,20 +216,25 @@ def _run_host_threads(
     lock: NameLock,
     intake: Intake,
     watchdog: InlineWatchdog,
+    pace: Pace,
 ) -> None:
     """Run the threads of the parent process: sweeper, webhooks, cleanups and inventory."""
-    threads = (Sweeper, Deliverer, SpillCleanup, WorktreeRescue, OrphanCleanup, SecretRenewal)
+    threads = (SpillCleanup, WorktreeRescue, OrphanCleanup, SecretRenewal)
     registries = Registries(settings, servers_folder(os.getpid()), logs_faults=True)
     host_threads = [
+        Sweeper(engine, pace=pace),
+        Deliverer(engine, pace=pace),
         *(thread(engine) for thread in threads),
         Prober(engine, on_spill=intake.update),
         Examiner(engine),
         watchdog,
-        ToolServers(registries.folder, registries.base.servers, hosts=settings.tool_hosts),
-        FolderReporter(engine, registries, worker=name),
+        ToolServers(
+            registries.folder, registries.base.servers, hosts=settings.tool_hosts, pace=pace
+        ),
+        FolderReporter(engine, registries, worker=name, pace=pace),
     ]
     consumed, dead_workers = ConsumedQueues(), DeadWorkers(engine)
-    inventory = _inventory(engine, registries.base, name, queues, consumed, lock)
+    inventory = _inventory(engine, registries.base, name, queues, consumed, lock, pace)
 
     class WithThePool(StartStopStep):
         """Starts the threads with the pool, before the broker is reached: it may be down."""
@@ -258,6 +270,7 @@ def _inventory(
     queues: tuple[str, ...],
     consumed: ConsumedQueues,
     lock: NameLock,
+    pace: Pace,
 ) -> Inventory:
     agents = registry.agents
     return Inventory(
@@ -269,6 +282,7 @@ def _inventory(
         tools=registry.shelf.tools,
         consumes=consumed.queues,
         lock=lock,
+        pace=pace,
     )
 
 

@@ -8,7 +8,7 @@ of the transaction, `tx`.
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from hashlib import sha1
 from importlib import resources
 from typing import Literal, NamedTuple, get_args
@@ -73,6 +73,7 @@ class Library(NamedTuple):
         )
 
 
+@lru_cache(maxsize=4)  # takes 0.1 s, and a process makes several stores
 def library(read: Reader = text_of) -> Library:
     """Builds the library of all Lua functions from the files that `read` returns."""
     verbs = [_load(verb, read) for verb in VERBS]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Literal, TypeVar, cast
+from typing import Literal, TypeVar, cast, get_args
 
 from pydantic import JsonValue
 from redis import Redis
@@ -187,6 +187,14 @@ class Store:
         """Set the time of a due entry to `ms` from now, if it is still listed."""
         with self._translate_errors():
             self._redis.zadd(self.keys.everywhere(due), {member: self.now_ms() + ms}, xx=True)
+
+    def next_due_ms(self) -> int | None:
+        """Read when the next entry is due for the sweep, perhaps in the past; None if none is."""
+        with self._translate_errors(), self._redis.pipeline(transaction=False) as pipe:
+            for due in get_args(Due):
+                pipe.zrange(self.keys.everywhere(due), 0, 0, withscores=True)
+            firsts = cast("list[list[tuple[str, float]]]", pipe.execute())
+        return min((int(score) for first in firsts for _, score in first), default=None)
 
     def find_submitted(self, key: str) -> tuple[str, str] | None:
         """Read the session and body hash of an Idempotency-Key; None if the session is gone."""

@@ -68,7 +68,7 @@ _START_S = 90.0
 _ENDS_AT_START = 3
 #: In the last line of a service that is not to be started again before Redis is changed.
 _UNFIT = " cannot be used: "
-_LOOK_S = 0.25
+_LOOK_S = 0.5
 _START_LOOK_S = 0.05
 _TAKE_OVER_S = 1.0
 _LIFE_LOOK_S = 0.5

@@ -108,6 +108,7 @@ class Heartbeats:
         self._every_s = min(self._lease_s / BEATS, BEAT_S)
         self._held: set[Lease] = set()
         self._lock = threading.Lock()
+        self._kept = threading.Condition(self._lock)
         self._threads: list[threading.Thread] = []
 
     def keep(self, ref: SessionRef, grant: Grant, *, sent: float) -> Lease:
@@ -116,6 +117,7 @@ class Heartbeats:
         lease.due = sent + self._every_s
         with self._lock:
             self._held.add(lease)
+            self._kept.notify_all()
             self._start()
         return lease
 
@@ -150,6 +152,7 @@ class Heartbeats:
     def _run(self, look: Callable[[Lease], None]) -> None:
         while True:
             with self._lock:
+                self._kept.wait_for(lambda: self._held)
                 held = list(self._held)
             for lease in held:
                 try:

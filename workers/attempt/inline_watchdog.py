@@ -24,7 +24,7 @@ from app.domain.records import Grant
 from app.engine import Engine
 from app.operations.attempts import Work
 from app.sweep import HeldStep, expire_attempt
-from tasks.periodic import PeriodicThread
+from tasks.periodic import STEADY, Pace, PeriodicThread
 from workers.attempt.heartbeat import WAIT_S, Heartbeats, Lease
 from workers.attempt.settle import Held, Settler
 from workers.checkers.verdicts import function_verdict
@@ -78,8 +78,16 @@ class _Watched:
 class InlineWatchdog(PeriodicThread):
     """Keeps the leases of inline calls and ends those that must end."""
 
-    def __init__(self, engine: Engine, slots: CallSlots, heart: Heartbeats, *, worker: str) -> None:
-        super().__init__("inline calls", EVERY_S, self.look)
+    def __init__(
+        self,
+        engine: Engine,
+        slots: CallSlots,
+        heart: Heartbeats,
+        *,
+        worker: str,
+        pace: Pace = STEADY,
+    ) -> None:
+        super().__init__("inline calls", EVERY_S, self.look, pace=pace)
         self._engine = engine
         self._slots = slots
         self._heart = heart

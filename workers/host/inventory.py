@@ -17,6 +17,7 @@ from app.engine import Engine
 from app.errors import StoreAway
 from app.fleet.inventory import long_expired, text_of
 from leadhand.models.views import AgentHere, AgentsFault, ToolHere
+from tasks.periodic import STEADY, Pace
 from workers.host.name_lock import NameLock
 from workers.processes import environment
 
@@ -24,6 +25,8 @@ log = logging.getLogger(__name__)
 
 #: The most seconds between two checks for a change.
 LOOK_S = 1.0
+#: The same while the worker rests.
+REST_S = 4.0
 #: How often the inventory is renewed within its time to live.
 RENEWALS = 4.5
 
@@ -51,7 +54,9 @@ class Inventory:
         tools: Callable[[], tuple[ToolHere, ...]] = tuple,
         consumes: Callable[[], tuple[str, ...] | None] = lambda: None,
         lock: NameLock | None = None,
+        pace: Pace = STEADY,
     ) -> None:
+        self._pace = pace
         self._lock = lock
         self._engine = engine
         self._name = name
@@ -73,6 +78,7 @@ class Inventory:
         if self._thread.ident is None:
             return
         self._stop.set()
+        self._pace.touch()
         self._thread.join(timeout=10)
         try:
             self._engine.store.fleet().delete_inventory(self._name)
@@ -124,7 +130,7 @@ class Inventory:
                     published_s = time.monotonic()
             except Exception:  # an unexpected file must not end the thread
                 log.exception("inventory failed, will be retried")
-            if self._stop.wait(min(LOOK_S, every_s)):
+            if self._pace.wait(self._stop, min(LOOK_S, every_s), min(REST_S, every_s)):
                 return
 
     def _offers(self) -> _Offers:

@@ -12,6 +12,7 @@ from app.engine import Engine
 from app.errors import StoreAway
 from app.fleet.folder_reports import FolderReport
 from app.store.definitions import ASKED_S, Asked, DefinitionStore
+from tasks.periodic import STEADY, Pace
 from workers.processes.own_folders import claim_folder
 from workers.registry.preflight import agents_here, faults_of
 from workers.registry.registries import Registries, Registry
@@ -21,6 +22,8 @@ log = logging.getLogger(__name__)
 
 #: Seconds between two looks for questions, while there are some and while there are none.
 LOOK_S, QUIET_LOOK_S = 0.2, 0.5
+#: The same while the worker rests.
+REST_S = 1.0
 #: Seconds after which a report is made again.
 AGAIN_S = 2.0
 #: Seconds that the first report waits for MCP servers to list their tools.
@@ -61,7 +64,10 @@ class _Folder:
 class FolderReporter:
     """Answers the questions of the API about folders, from a thread until it is stopped."""
 
-    def __init__(self, engine: Engine, registries: Registries, *, worker: str) -> None:
+    def __init__(
+        self, engine: Engine, registries: Registries, *, worker: str, pace: Pace = STEADY
+    ) -> None:
+        self._pace = pace
         self._engine = engine
         self._registries = registries
         self._worker = worker
@@ -78,6 +84,7 @@ class FolderReporter:
     def stop(self) -> None:
         """End the thread and the MCP servers of folders."""
         self._stop.set()
+        self._pace.touch()
         if self._thread.ident is not None:
             self._thread.join(timeout=10)
         for folder in self._folders.values():
@@ -88,8 +95,11 @@ class FolderReporter:
 
         Raises StoreAway.
         """
-        now_ms, place = self._engine.store.now_ms(), self._engine.settings.place
+        place = self._engine.settings.place
         asked = {mark: one for mark, one in self._store.asked().items() if one.place == place}
+        if not asked and not self._folders:
+            return
+        now_ms = self._engine.store.now_ms()
         for mark, one in asked.items():
             if now_ms - one.asked_ms > ASKED_S * 1000:
                 self._store.forget(mark)
@@ -122,7 +132,7 @@ class FolderReporter:
             folder.reported, folder.stored_s = text, now_s
 
     def _run(self) -> None:
-        while not self._stop.wait(LOOK_S if self._folders else QUIET_LOOK_S):
+        while not self._pace.wait(self._stop, LOOK_S if self._folders else QUIET_LOOK_S, REST_S):
             try:
                 self.look()
             except StoreAway as error:

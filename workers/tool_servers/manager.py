@@ -19,6 +19,7 @@ import psutil
 
 from app.truncate import cut
 from leadhand import process_guard
+from tasks.periodic import STEADY, Pace
 from workers.processes import environment
 from workers.processes.forks import no_fork
 from workers.processes.own_folders import claim_folder
@@ -32,6 +33,8 @@ log = logging.getLogger(__name__)
 
 #: Seconds between two looks at the file and the processes.
 _LOOK_S = 0.25
+#: The same while the worker rests: files may change, and a server may end.
+_REST_S = 1.0
 #: Seconds before the first restart, doubled each time up to the most; and how long a client must
 #: work until its next restart counts as the first one.
 FIRST_S, MOST_S, STEADY_S = 0.5, 60.0, 60.0
@@ -50,8 +53,14 @@ class ToolServers:
     """The clients of a worker's MCP servers, in a folder of their own."""
 
     def __init__(
-        self, folder: Path, book: Callable[[], ToolBook], *, hosts: tuple[str, ...] = ()
+        self,
+        folder: Path,
+        book: Callable[[], ToolBook],
+        *,
+        hosts: tuple[str, ...] = (),
+        pace: Pace = STEADY,
     ) -> None:
+        self._pace = pace
         self._folder = folder
         self._book = book
         self._hosts = hosts
@@ -67,6 +76,7 @@ class ToolServers:
     def stop(self) -> None:
         """End all clients of MCP servers and delete their folder."""
         self._stop.set()
+        self._pace.touch()
         if self._thread.ident is not None:
             self._thread.join(timeout=30)
         for client in self._clients.values():
@@ -79,7 +89,7 @@ class ToolServers:
                 self.supervise()
             except Exception:  # one faulty entry must not end the others' clients
                 log.exception("tool servers failed, will be looked at again")
-            self._stop.wait(_LOOK_S)
+            self._pace.wait(self._stop, _LOOK_S, _REST_S)
 
     def supervise(self) -> None:
         """Start, restart and end client processes, by tools.toml and the state of each process."""
