@@ -18,6 +18,8 @@ from leadhand.local.errors import StackElsewhere
 _LOOK_S = 0.02
 #: What `ready` of `run.json` is until a worker is up.
 API_ONLY = "api"
+#: The file that says that a person has ended the services.
+ENDED_FOR_GOOD = "ended"
 #: Seconds in which the services should have ended; the worker gets most of them.
 PATIENCE_S = 60.0
 #: Seconds without a response after which the user gets a message.
@@ -120,11 +122,13 @@ def end_services(
     *,
     patience_s: float = PATIENCE_S,
     hands_back: bool = True,
+    for_good: bool = False,
     say: Callable[[str], None] = lambda _: None,
 ) -> bool:
     """Stops the services of a state folder in order; returns False if none run.
 
     Without `hands_back` no step is at work that the worker would hand back: they end at once.
+    `for_good` is noted until the next start, for a `leadhand up` that keeps them running.
 
     Raises StackElsewhere if they have not ended in time, or cannot be ended from here.
     """
@@ -133,6 +137,8 @@ def end_services(
     while (running := find_running(home)) is not None:
         if running.pid and running.pid != asked:
             require_here(home, running.run)
+            if for_good:
+                (home / ENDED_FOR_GOOD).touch()
             with suppress(ProcessLookupError):
                 os.kill(running.pid, signal.SIGTERM)
                 os.kill(running.pid, signal.SIGCONT)  # one that is stopped could not end

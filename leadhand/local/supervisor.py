@@ -49,7 +49,7 @@ from leadhand.local.errors import EmbeddedError, StackElsewhere, StackNotStarted
 from leadhand.local.idle_shutdown import IdleShutdown, linger_of
 from leadhand.local.python_module import service_command
 from leadhand.local.redis_server import RedisServer
-from leadhand.local.running import API_ONLY, kernel_id, write_pid
+from leadhand.local.running import API_ONLY, ENDED_FOR_GOOD, kernel_id, write_pid
 from leadhand.local.services import Program, RestartedService
 from leadhand.local.user_settings import digests, with_config
 from leadhand.local.versions import (
@@ -151,6 +151,7 @@ class Supervisor:
 
     def _start(self) -> Stack:
         self._forget_run()
+        (self._home / ENDED_FOR_GOOD).unlink(missing_ok=True)
         stack = self._describe()
         env = service_environment(stack, self._env)
         with_key = {**env, "LEADHAND_PROOF_KEY": self._proof_key}

@@ -15,10 +15,13 @@ _LOOK_S = 0.2
 def up_command() -> int:
     """Run Leadhand's Redis, API and worker until Ctrl-C.
 
-    Other commands start and end the services on demand; `up` keeps them running. They serve all
-    folders of this user. Interrupted sessions continue when the services are started again.
+    Other commands start the services on demand; `up` keeps them running, until `leadhand down`.
+    They serve all folders of this user. Interrupted sessions continue when the services are started
+    again.
     """
+    from leadhand.cli.connect import tell
     from leadhand.local.bindings import require_bound
+    from leadhand.local.running import ENDED_FOR_GOOD
     from leadhand.local.state_dir import prepare
     from leadhand.local.user_state import state_folder
     from leadhand.settings import environment
@@ -29,6 +32,10 @@ def up_command() -> int:
     try:
         while not _is_free(home):
             _stay_attached(home)
+            if (home / ENDED_FOR_GOOD).exists():
+                tell("another command has ended the services; `leadhand up` starts them again")
+                return 0
+            tell("the services have ended; starting them again")
         return _supervise(home)
     except KeyboardInterrupt:
         return 0
@@ -52,7 +59,6 @@ def _stay_attached(home: Path) -> None:
         tell("another command has started the services; this command keeps them running")
         while not _is_free(connection.home):
             time.sleep(_LOOK_S)
-    tell("the services have ended; starting them again")
 
 
 def _is_free(home: Path) -> bool:

@@ -22,14 +22,14 @@ def down_command() -> int:
     from leadhand.local.user_state import state_folder
     from leadhand.settings import environment
 
-    if end_services_here(state_folder(environment())):
+    if end_services_here(state_folder(environment()), for_good=True):
         click.echo("the services have ended")
     else:
         click.echo("no services run")
     return 0
 
 
-def end_services_here(home: Path) -> bool:
+def end_services_here(home: Path, *, for_good: bool = False) -> bool:
     """End the services of a state folder and say what continues later; False if none run."""
     from leadhand.local.running import end_services, find_running
 
@@ -40,7 +40,7 @@ def end_services_here(home: Path) -> bool:
     if at_work:
         verb = "continues" if at_work == 1 else "continue"
         tell(f"{plural(at_work, 'active session')} {verb} when the services start again")
-    return end_services(home, hands_back=at_work != 0, say=tell)
+    return end_services(home, hands_back=at_work != 0, for_good=for_good, say=tell)
 
 
 def _count_active(run: Mapping[str, str]) -> int | None:

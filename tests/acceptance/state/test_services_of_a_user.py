@@ -132,8 +132,14 @@ def test_down_ends_the_services_and_the_next_command_goes_on(user: User) -> None
     assert shown["linger_s"] == 10
     assert "they end 10 s after the last command" in one.leadhand("status").out
     family = one.tree()
+    stays = one.begin("up")
+    assert stays.stderr is not None
+    assert any("this command keeps them running" in line for line in stays.stderr)
     ended = one.leadhand("down", timeout=LONG)
     assert ended.code == 0, ended.err
+    left = one.ended(stays, timeout=LONG)
+    assert (left.code, "another command has ended the services" in left.err) == (0, True), left
+    assert one.leadhand("status").code == 2
     assert "1 active session continues when the services start again" in ended.err
     wait_until(lambda: not any(map(runs, family)), timeout=30)
     one.write("go", "")
