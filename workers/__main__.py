@@ -6,7 +6,9 @@ import gc
 import os
 import socket
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Protocol
 
 from celery import Celery
 from celery.bootsteps import StartStopStep
@@ -219,19 +221,11 @@ def _run_host_threads(
     pace: Pace,
 ) -> None:
     """Run the threads of the parent process: sweeper, webhooks, cleanups and inventory."""
-    threads = (SpillCleanup, WorktreeRescue, OrphanCleanup, SecretRenewal)
     registries = Registries(settings, servers_folder(os.getpid()), logs_faults=True)
     host_threads = [
-        Sweeper(engine, pace=pace),
-        Deliverer(engine, pace=pace),
-        *(thread(engine) for thread in threads),
         Prober(engine, on_spill=intake.update),
-        Examiner(engine),
         watchdog,
-        ToolServers(
-            registries.folder, registries.base.servers, hosts=settings.tool_hosts, pace=pace
-        ),
-        FolderReporter(engine, registries, worker=name, pace=pace),
+        *_host_threads(engine, registries, name, pace),
     ]
     consumed, dead_workers = ConsumedQueues(), DeadWorkers(engine)
     inventory = _inventory(engine, registries.base, name, queues, consumed, lock, pace)
@@ -261,6 +255,29 @@ def _run_host_threads(
     worker_ready.connect(ready, weak=False)
     worker_shutting_down.connect(lambda **_: drain.begin(), weak=False)
     worker_shutdown.connect(end, weak=False)
+
+
+class _Thread(Protocol):
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+
+
+def _host_threads(
+    engine: Engine, registries: Registries, name: str, pace: Pace
+) -> Sequence[_Thread]:
+    """The sweeper, webhooks, cleanups and MCP servers."""
+    hosts = engine.settings.tool_hosts
+    return [
+        Sweeper(engine, pace=pace),
+        Deliverer(engine, pace=pace),
+        SpillCleanup(engine),
+        WorktreeRescue(engine),
+        OrphanCleanup(engine),
+        SecretRenewal(engine),
+        Examiner(engine),
+        ToolServers(registries.folder, registries.base.servers, hosts=hosts, pace=pace),
+        FolderReporter(engine, registries, worker=name, pace=pace),
+    ]
 
 
 def _inventory(
