@@ -213,6 +213,8 @@ class Resume(Body):
     max_iterations: Annotated[int, Field(ge=1, le=10_000)] | None = None
     #: New budget limits; an exhausted one must be raised.
     budget: Budget | None = None
+    #: Takes protected files as they are now; otherwise what a doer has changed is put back.
+    accept_protected: bool = False
     #: For a flow: continue with its original definition, or with the current file if it fits.
     as_: Annotated[Literal["old", "new"], Field(alias="as")] = "old"
     #: The last point that counts as done; everything after it runs again. Without it the session

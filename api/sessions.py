@@ -168,6 +168,7 @@ class Sessions:
                 max_iterations=asked.max_iterations,
                 budget=asked.budget,
                 after=asked.position,
+                accept_protected=asked.accept_protected,
             )
         requests.query(NoQuery)
         view = self._engine.migration.resume_as_new(
@@ -177,6 +178,7 @@ class Sessions:
             after=asked.position,
             seen=requests.if_match(),
             free=may_bring_commands(self._engine),
+            accept_protected=asked.accept_protected,
         )
         return session_answer(view, 202)
 
@@ -228,6 +230,7 @@ class Sessions:
         max_iterations: int | None = None,
         budget: Budget | None = None,
         after: str | None = None,
+        accept_protected: bool = False,
     ) -> Response:
         requests.query(NoQuery)
         caller = current_caller()
@@ -238,6 +241,7 @@ class Sessions:
             max_iterations=max_iterations,
             budget=budget,
             after=after,
+            accept_protected=accept_protected,
             # The transition checks the attempt of a body that controls its own session.
             by=caller if caller is not None and caller.session == session else None,
             seen=requests.if_match(),

@@ -41,6 +41,7 @@ class Actions:
             max_iterations=asked.max_iterations,
             budget=asked.budget,
             after=asked.position,
+            accept_protected=asked.accept_protected,
             free=may_bring_commands(self._engine),
         )
         return done(f"Session {session}: {_DONE[verb]}.", view.id)

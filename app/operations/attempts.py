@@ -250,6 +250,19 @@ class Attempts:
         arguments: dict[str, JsonValue] = {"base": digest, "loop": loop_run_of(address)}
         self._transitions.run("own_folder", ref, arguments)
 
+    def taken_files(
+        self, ref: SessionRef, at: str
+    ) -> tuple[str, Literal["compare", "accept"] | None]:
+        """Read the protected files that were taken for a step, and how a resume takes others."""
+        found = self._store.values(ref, "session", [f"taken|{at}", "resumed"])
+        resumed = found.get("resumed")
+        how: Literal["compare", "accept"] = "accept" if resumed == "accept" else "compare"
+        return found.get(f"taken|{at}", ""), None if resumed is None else how
+
+    def take_files(self, ref: SessionRef, at: str, packed: str) -> None:
+        """Store the protected files that were taken for the step at an address."""
+        self._transitions.run("own_folder", ref, {"taken": packed, "at": at})
+
     def settle(
         self,
         work: Work,

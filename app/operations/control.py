@@ -100,18 +100,21 @@ class SessionControl:
         seen: Seen | None = None,
         planner: Planner | None = None,
         free: bool = True,
+        accept_protected: bool = False,
     ) -> SessionView:
         """Stop, resume, exit or abort a session; returns its view. Raises ControlRefused.
 
         Raises SessionUnknown. A resume may set new budget limits, and name the last point that
         counts as done: what comes after it runs again. Raises PositionRefused for a point that was
         never reached, QuotaPassed if the token has no room for another active session. `planner`
-        plans a resume that adopts another program. A resume by one who is not `free` to bring
-        commands takes over no definitions that are not approved. An exit `by` a body is refused in
-        some phases.
+        plans a resume that adopts another program. With `accept_protected` it takes protected files
+        as they are; otherwise what a doer has changed is put back. A resume by one who is not
+        `free` to bring commands takes over no definitions that are not approved. An exit `by` a
+        body is refused in some phases.
         """
         ref = self._registry.ref(session)
         more: dict[str, JsonValue] = {"max_iterations": max_iterations}
+        more["accept_protected"] = accept_protected or None
         if budget is not None:
             more["budget"] = {**budget.limits()}
         if seen is not None:

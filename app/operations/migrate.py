@@ -55,6 +55,7 @@ class Migration:
         after: str | None = None,
         seen: Seen | None = None,
         free: bool = True,
+        accept_protected: bool = False,
     ) -> SessionView:
         """Resume a session with the current version of its flow file, and return its view.
 
@@ -71,6 +72,7 @@ class Migration:
             seen=seen,
             planner=partial(self._plan, free=free),
             free=free,
+            accept_protected=accept_protected,
         )
 
     def _plan(self, ref: SessionRef, after: str | None, *, free: bool) -> ResumePlan:

@@ -212,6 +212,7 @@ class Client(
         after: str | None = None,
         budget: Budget | Mapping[str, float] | None = None,
         as_: Literal["old", "new"] | None = None,
+        accept_protected: bool = False,
         seen: SessionView | None = None,
     ) -> SessionView:
         """Resume a stopped or failed session; a limit that was reached must be raised.
@@ -220,9 +221,10 @@ class Client(
 
         `after` names the last point that counts as done (an address, a label, or positions from
         0 such as `1[2]/0`): the steps after it run again. `budget` names those of its limits
-        that are to hold from now on.
+        that are to hold from now on. With `accept_protected` changed protected files are taken as
+        they are; otherwise what a doer has changed is put back.
         """
-        more = requests.resume_body(max_iterations, budget, as_, after)
+        more = requests.resume_body(max_iterations, budget, as_, after, accept_protected)
         return self._steer(requests.control(session, "resume", seen, **more))
 
     def retry(self, session: str, step: str, *, seen: SessionView | None = None) -> SessionView:

@@ -203,9 +203,11 @@ def resume_body(
     budget: Budget | Mapping[str, float] | None,
     as_: Literal["old", "new"] | None,
     after: str | None,
+    accept_protected: bool,
 ) -> dict[str, Any]:
     """Builds the JSON body of a resume. Raises ValueError for an unknown limit."""
-    more = {"max_iterations": max_iterations, "as": as_, "after": after}
+    more: dict[str, Any] = {"max_iterations": max_iterations, "as": as_, "after": after}
+    more["accept_protected"] = accept_protected or None
     if budget is None:
         return more
     given = budget if isinstance(budget, Budget) else Budget.model_validate(dict(budget))

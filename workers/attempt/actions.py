@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
+from functools import partial
 from typing import assert_never
 
 from pydantic import ValidationError
@@ -91,19 +91,12 @@ def _run_action(  # noqa: C901 - one case per action
 def _protecting(
     body: Callable[[BodyTask, threading.Event], Outcome], task: BodyTask, cancel: threading.Event
 ) -> Outcome:
-    """Run a body that may work in the folder; if it changes protected files, that is the outcome.
-
-    What a doer had changed before the session was resumed is put back first.
-    """
+    """Run a body that may work in the folder; compare protected files after it."""
     given = task.inputs.get("protected")
-    if given is None or task.session_folder is None:
+    if given is None or task.protected is None:
         return body(task, cancel)
-    protection = Protection.model_validate(given)
-    files = ProtectedFolder(Path(task.session_folder), task.spill.parent / PROTECTED, cancel)
-    put_back = files.put_back(protection)
-    outcome = files.refuse(body(task, cancel), protection, task.address)
-    warnings = [text for text in (put_back, outcome.warning) if text]
-    return outcome.model_copy(update={"warning": "\n".join(warnings) or None})
+    files = ProtectedFolder(task.protected, task.spill.parent / PROTECTED, cancel)
+    return files.guard(Protection.model_validate(given), task.address, partial(body, task))
 
 
 def _redact(outcome: Outcome, task: BodyTask) -> Outcome:

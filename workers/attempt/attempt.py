@@ -398,7 +398,7 @@ class Attempts:
             attempt=grant.attempt,
             inputs=work.inputs,
             cwd=work.cwd,
-            session_folder=work.facts.cwd,
+            protected=folders.protected(work.facts.cwd),
             spill=attempt_folder(settings.spill, work.ref.id, grant.address, fence=grant.fence),
             timeout_s=work.step.timeout_s,
             url=settings.api_url,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 
 from pydantic import JsonValue
 
@@ -11,6 +12,7 @@ from app.engine import Engine
 from app.operations.folders.known import StoreFolders
 from workers.attempt.heartbeat import Lease
 from workers.attempt.settle import retry_while_away
+from workers.folders.protected import Records, Taken
 
 
 class FolderRecords:
@@ -31,6 +33,19 @@ class FolderRecords:
         return retry_while_away(
             lambda: self._engine.attempts.folder_state(self._lease.ref).work, self._lease
         )
+
+    def protected(self, folder: str | None) -> Records | None:
+        """Return how to read and store protected files of the session, if it has a folder."""
+        attempts, ref, lease = self._engine.attempts, self._lease.ref, self._lease
+
+        def read(at: str) -> Taken:
+            found = retry_while_away(lambda: attempts.taken_files(ref, at), lease)
+            return Taken() if found is None else Taken(*found)
+
+        def take(at: str, packed: str) -> None:
+            retry_while_away(lambda: attempts.take_files(ref, at, packed), lease)
+
+        return None if folder is None else Records(Path(folder), read, take)
 
     def reserve(
         self, session: str, statuses: Collection[SessionStatus], hold_s: float

@@ -31,9 +31,9 @@ def check(task: BodyTask, cancel: threading.Event) -> Outcome:
 
     The step before a loop with protected files records these.
     """
-    if "protect" in task.inputs:
-        files = ProtectedFolder(task.folder, task.spill.parent / PROTECTED, cancel)
-        return files.record(ProtectInputs.model_validate(task.inputs).protect)
+    if "protect" in task.inputs and task.protected is not None:
+        files = ProtectedFolder(task.protected, task.spill.parent / PROTECTED, cancel)
+        return files.record(ProtectInputs.model_validate(task.inputs).protect, task.address)
     given = CheckInputs.model_validate(task.inputs)
     timeout_s = min(given.checker.timeout_s, task.timeout_s)
     if given.is_baseline:

@@ -15,7 +15,7 @@ import shutil
 import stat
 import threading
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -26,6 +26,7 @@ from app.domain.outcomes import Outcome
 from app.domain.reasons import Reason, ReasonCode
 from app.truncate import cut
 from leadhand.models.documents import Protected
+from leadhand.models.text import list_first
 from workers.processes.exit_outcome import failed_outcome
 from workers.processes.own_folders import claim_session_folder
 
@@ -38,6 +39,8 @@ COPY_BYTES = 50 * 1024 * 1024
 #: The most files that a reason names.
 _NAMED = 10
 _TEXT = 2_000
+#: Seconds to look at what a doer that was cancelled has changed.
+LOOK_S = 10.0
 #: Folders of programs that read their own files there: their content is no work, unless a pattern
 #: names them. Bytecode is none in `__pycache__` only: elsewhere Python imports it.
 _BY_PRODUCTS = frozenset(
@@ -70,16 +73,41 @@ class Recorded(BaseModel):
     count: int
     #: The digests by name, packed: text in them is no text of the session.
     digests: str
+    #: The address of the step.
+    at: str
+
+
+class Taken(NamedTuple):
+    """What the store has of the protected files of one step."""
+
+    #: The files that were taken as they were later, packed; '' if there are none.
+    packed: str = ""
+    #: After a resume: whether what differs is compared, or all of it is taken. None before one.
+    resumed: Literal["compare", "accept"] | None = None
+
+
+class Records(NamedTuple):
+    """The session's working folder, and what is stored of its protected files."""
+
+    folder: Path
+    #: Returns what is stored for the step at an address.
+    read: Callable[[str], Taken]
+    #: Stores the files that were taken for the step at an address.
+    take: Callable[[str, str], None]
 
 
 class ProtectedFolder(NamedTuple):
     """The protected files of a working folder, with copies of them in the folder `shelf`."""
 
-    folder: Path
+    records: Records
     shelf: Path
     cancel: threading.Event
 
-    def record(self, patterns: Sequence[Protected]) -> Outcome:
+    @property
+    def folder(self) -> Path:
+        return self.records.folder
+
+    def record(self, patterns: Sequence[Protected], at: str) -> Outcome:
         """Run the step before a loop: record the protected files, and keep copies of them."""
         try:
             found = find(self.folder, patterns, self.cancel)
@@ -89,20 +117,59 @@ class ProtectedFolder(NamedTuple):
             return failed_outcome(ReasonCode.FAILED_STEP, why)
         if self.cancel.is_set():
             return failed_outcome(ReasonCode.CANCELLED, "the step was cancelled")
+        self._write_left({}, {})
         files = "1 file is" if len(found) == 1 else f"{len(found)} files are"
-        recorded = Recorded(count=len(found), digests=_pack(found))
+        recorded = Recorded(count=len(found), digests=_pack(found), at=at)
         return Outcome(
             word="succeeded", text=f"{files} protected", value=recorded.model_dump(mode="json")
         )
 
-    def refuse(self, outcome: Outcome, given: Protection, address: str) -> Outcome:
-        """Return a doer's outcome; `tampered` if protected files are not as before the loop."""
-        if outcome.reason is not None and outcome.reason.code is ReasonCode.CANCELLED:
-            return outcome
-        before = _before(given)
-        if before is None:
+    def guard(
+        self, given: Protection, address: str, body: Callable[[threading.Event], Outcome]
+    ) -> Outcome:
+        """Run a doer; its outcome is `tampered` if protected files are not as before the loop.
+
+        After a resume, what a doer had changed is put back first, and what a person has changed
+        meanwhile is taken.
+        """
+        recorded = _recorded(given)
+        if recorded is None:
             why = "the protected files were not recorded before the loop"
             return failed_outcome(ReasonCode.FAILED_STEP, why)
+        before, note = self._begin(given, recorded)
+        outcome = body(self.cancel)
+        if outcome.reason is not None and outcome.reason.code is ReasonCode.CANCELLED:
+            self._note_what_is_left(given, before)
+            return outcome
+        outcome = self._refuse(outcome, given, before, address)
+        warnings = [text for text in (note, outcome.warning) if text]
+        return outcome.model_copy(update={"warning": "\n".join(warnings) or None})
+
+    def _begin(self, given: Protection, recorded: Recorded) -> tuple[Digests, str]:
+        """Return the files as they must be, and a warning about what was put back or taken."""
+        stored = self.records.read(recorded.at)
+        before = _with_taken(_unpack(recorded.digests), stored.packed)
+        if stored.resumed is None:
+            self._left.unlink(missing_ok=True)
+            return before, ""
+        left = self._read_left()
+        put_back = self._put_back(given, before, left or {}) if stored.resumed != "accept" else []
+        now = find(self.folder, given.patterns, self.cancel)
+        changed = [*compare(before, now, given.patterns)]
+        if stored.resumed != "accept":
+            # Without a comparison after the last doer, nothing tells its changes from a person's.
+            changed = [
+                name for name in changed if left is not None and left.get(name, "") != now.get(name)
+            ]
+        taken = {name: now.get(name) for name in changed}
+        self._keep_copies({name: digest for name, digest in taken.items() if digest is not None})
+        self.records.take(recorded.at, _pack({**_taken(stored.packed), **taken}))
+        self._left.unlink(missing_ok=True)
+        return _overlay(before, taken), _note(put_back, changed, stored.resumed)
+
+    def _refuse(
+        self, outcome: Outcome, given: Protection, before: Digests, address: str
+    ) -> Outcome:
         try:
             after = find(self.folder, given.patterns, self.cancel)
         except (TooManyFiles, OSError) as error:
@@ -110,29 +177,51 @@ class ProtectedFolder(NamedTuple):
         if self.cancel.is_set():
             return failed_outcome(ReasonCode.CANCELLED, "the doer was cancelled")
         changes = compare(before, after, given.patterns)
-        if not changes:
-            return outcome
-        claim_session_folder(self.shelf)
-        self._left.write_text(json.dumps({name: after.get(name) for name in changes}))
-        return _tampered(outcome, address, _text(changes))
+        self._write_left(changes, after)
+        return _tampered(outcome, address, _text(changes)) if changes else outcome
 
-    def put_back(self, given: Protection) -> str | None:
-        """Undo what a doer has changed that was found out before the session was resumed.
+    def _note_what_is_left(self, given: Protection, before: Digests) -> None:
+        """Note what a doer that was cancelled has changed, so that it is not taken for a person's.
 
-        A file that has changed again since then may be a person's, and stays. Returns a warning
-        that names the files; None if there are none.
+        If that takes too long, nothing is noted: then all changes count as the doer's.
         """
+        late = threading.Event()
+        timer = threading.Timer(LOOK_S, late.set)
+        timer.start()
         try:
-            left = json.loads(self._left.read_text())
-        except (OSError, ValueError):
-            return None
-        before, now = _before(given) or {}, find(self.folder, given.patterns, self.cancel)
+            after = find(self.folder, given.patterns, late)
+        except (TooManyFiles, OSError):
+            return
+        finally:
+            timer.cancel()
+        if not late.is_set():
+            self._write_left(compare(before, after, given.patterns), after)
+
+    def _put_back(
+        self, given: Protection, before: Digests, left: Mapping[str, str | None]
+    ) -> list[str]:
+        """Undo what a doer has changed; returns the names of the files.
+
+        A file that has changed again since then may be a person's, and stays.
+        """
+        now = find(self.folder, given.patterns, self.cancel)
         same = [name for name, digest in left.items() if now.get(name) == digest]
         # Created files first: a link may be in place of a folder.
         done = [name for name in same if name not in before and self._remove(name, before)]
         done += [name for name in same if name in before and self._restore(name, before[name])]
-        self._left.unlink()
-        return cut(f"put back before the doer: {', '.join(done[:_NAMED])}", _TEXT) if done else None
+        return done
+
+    def _write_left(self, changes: Iterable[str], after: Digests) -> None:
+        claim_session_folder(self.shelf)
+        self._left.write_text(json.dumps({name: after.get(name) for name in changes}))
+
+    def _read_left(self) -> dict[str, str | None] | None:
+        """What the last doer had changed; None if that was not compared."""
+        try:
+            found: dict[str, str | None] = json.loads(self._left.read_text())
+        except (OSError, ValueError):
+            return None
+        return found
 
     @property
     def _left(self) -> Path:
@@ -141,7 +230,6 @@ class ProtectedFolder(NamedTuple):
 
     def _keep_copies(self, found: Digests) -> None:
         claim_session_folder(self.shelf)
-        self._left.unlink(missing_ok=True)
         for name, digest in found.items():
             path, copy = self.folder / name, self.shelf / digest
             if digest[0] not in "fxl" or copy.exists():
@@ -183,9 +271,32 @@ class ProtectedFolder(NamedTuple):
         return True
 
 
-def _before(given: Protection) -> Digests | None:
+def _recorded(given: Protection) -> Recorded | None:
     value = given.before.get("value") if isinstance(given.before, dict) else None
-    return None if value is None else _unpack(Recorded.model_validate(value).digests)
+    return None if value is None else Recorded.model_validate(value)
+
+
+def _taken(packed: str) -> dict[str, str | None]:
+    return {**_unpack(packed)} if packed else {}
+
+
+def _with_taken(before: Digests, packed: str) -> Digests:
+    return _overlay(before, _taken(packed))
+
+
+def _overlay(before: Digests, taken: Mapping[str, str | None]) -> Digests:
+    """The files before the loop, with those that were taken since; None for a deleted one."""
+    whole = {**before, **taken}
+    return {name: digest for name, digest in whole.items() if digest is not None}
+
+
+def _note(put_back: Sequence[str], taken: Sequence[str], resumed: str | None) -> str:
+    who = "as they are now" if resumed == "accept" else "as a person's, who changed them meanwhile"
+    parts = [
+        f"put back before the doer: {list_first(put_back, _NAMED)}" if put_back else "",
+        f"protected files were taken {who}: {list_first(taken, _NAMED)}" if taken else "",
+    ]
+    return cut("; ".join(filter(None, parts)), _TEXT)
 
 
 def _tampered(outcome: Outcome, address: str, why: str) -> Outcome:
@@ -204,9 +315,8 @@ def _tampered(outcome: Outcome, address: str, why: str) -> Outcome:
 
 def _text(changes: Mapping[str, Change]) -> str:
     what = "1 protected file was" if len(changes) == 1 else f"{len(changes)} protected files were"
-    named = [f"{name} ({how})" for name, how in [*changes.items()][:_NAMED]]
-    more = f" and {len(changes) - _NAMED} more" if len(changes) > _NAMED else ""
-    return cut(f"{what} changed since the loop began: {', '.join(named)}{more}", _TEXT)
+    named = [f"{name} ({how})" for name, how in changes.items()]
+    return cut(f"{what} changed since the loop began: {list_first(named, _NAMED)}", _TEXT)
 
 
 def compare(before: Digests, after: Digests, patterns: Sequence[Protected]) -> dict[str, Change]:
@@ -370,7 +480,7 @@ def _content(path: Path) -> bytes:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=20)).digest()
 
 
-def _pack(digests: Digests) -> str:
+def _pack(digests: Mapping[str, str | None]) -> str:
     return base64.b64encode(zlib.compress(json.dumps(digests).encode())).decode()
 
 

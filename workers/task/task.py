@@ -16,6 +16,7 @@ from app.domain.outcomes import Thread, Usage
 from app.domain.program import Action
 from app.domain.states import SessionStatus
 from app.operations.folders.known import StoreFolders
+from workers.folders.protected import Records
 from workers.processes import environment
 from workers.processes.own_folders import claim_session_folder
 from workers.processes.process import Command, unlimited
@@ -67,8 +68,8 @@ class BodyTask:
     #: Called with the agent's usage so far, while it works.
     on_spent: Callable[[Usage], None] = field(default=lambda _: None)
 
-    #: The working folder of the session; `cwd` may be below it.
-    session_folder: str | None = None
+    #: Of a session with a folder, which `cwd` may be below: what is stored of its protected files.
+    protected: Records | None = None
     #: The folder of the plan whose task this is; rubrics are read there, and not in the worktree.
     origin: Path | None = None
     #: The top of the worktree or copy that the session has to itself.

@@ -50,6 +50,8 @@ class Why(StrEnum):
 
     CONTINUES = "it continues where it was"
     FAILED_RUNS_AGAIN = "what failed runs again"
+    FILES_PUT_BACK = "the protected files are put back, and what failed runs again"
+    FILES_TAKEN = "the protected files are taken as they are, and what failed runs again"
     LIMIT_RAISED = "the limit that was reached is raised"
     OTHERS_DECIDE = "the other checkers decide without it"
     FOLDER_MADE_AGAIN = (
@@ -95,6 +97,9 @@ def suggestions(ended: Ended, reason: Reason | None) -> list[SuggestedAction]:
     match ended.status:
         case SessionStatus.STOPPED:
             return [_resume(ended, Why.CONTINUES)]
+        case SessionStatus.FAILED if reason and reason.root.code is ReasonCode.TAMPERED:
+            back, taken = _resume(ended, Why.FILES_PUT_BACK), _resume(ended, Why.FILES_TAKEN)
+            return [back, _accepting(taken)]
         case SessionStatus.FAILED:
             return list(_for_failure(ended, reason))
         case SessionStatus.EXITED | SessionStatus.ABORTED:
@@ -220,6 +225,16 @@ def _resume(ended: Ended, why: str) -> SuggestedAction:
     found = _action(ended, "resume", None, why, {})
     command = f"{found.command}{ended.resume_options}"
     return found.model_copy(update={"arguments": dict(ended.resume_arguments), "command": command})
+
+
+def _accepting(resume: SuggestedAction) -> SuggestedAction:
+    """The same resume, which takes protected files as they are."""
+    return resume.model_copy(
+        update={
+            "arguments": {**resume.arguments, "accept_protected": True},
+            "command": f"{resume.command} --accept-protected",
+        }
+    )
 
 
 def _skip(ended: Ended, at: str, why: str) -> SuggestedAction:

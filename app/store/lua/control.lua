@@ -6,6 +6,7 @@
 --   unclaimed? (only while no step was ever claimed), place?, folder? and signature? (of a rehome);
 --   of a resume: as_of? (`updated` of the state for which it was planned), again?, levels?, threads? (what runs again),
 --   skips? (nodes of the innermost block that is opened, whose next run is skipped: name, reason, lists),
+--   accept_protected? (whether changed protected files are taken as they are),
 --   adopts? (another program: program, document, routes, signature, source, schema, and afresh: what is not done runs
 --   again), defines? (the definitions of its folder: mark, text, signature), budget? (limits that change),
 --   max_iterations? and max_of? (the loop with that limit; without, the outermost loops that are opened or, if nothing

@@ -2,7 +2,8 @@
 -- Or reserves it: until then, or until it is released, the session is not resumed.
 -- Arguments: facts (name -> value; false or an empty text removes an earlier fact of that name);
 --   instead: hold_ms and from (statuses in which the folder can be reserved), or release; or base (the state of the
---   working folder, whosever it is, when the run `loop` of a loop began: only the first one counts)
+--   working folder, whosever it is, when the run `loop` of a loop began: only the first one counts); or taken (the
+--   protected files that count as they are now for the step `at`, which had recorded them)
 -- Returns: recorded | repeated | reserved | released | refused(status) | gone
 --- @requires transaction
 local function reserve(tx)
@@ -26,6 +27,11 @@ return function(tx)
   if tx.args.base then
     local is_new = redis.call('HSETNX', tx.keys.session, 'base|' .. tx.args.loop, tx.args.base) == 1
     return transaction.reply(tx, is_new and 'recorded' or 'repeated')
+  end
+  if tx.args.taken then
+    redis.call('HSET', tx.keys.session, 'taken|' .. tx.args.at, tx.args.taken)
+    redis.call('HDEL', tx.keys.session, 'resumed')
+    return transaction.reply(tx, 'recorded')
   end
   local text = redis.call('HGET', tx.keys.session, 'own_folder')
   local known, changed = cjson.decode(text and text ~= '' and text or '{}'), false

@@ -10,7 +10,6 @@ from leadhand.cli.budget_options import budget_options, pop_budget
 
 if TYPE_CHECKING:
     from leadhand.client.client import Client
-    from leadhand.models.views import SessionView
 
 #: Seconds to wait for a control to take effect; after that it completes by itself.
 _PATIENCE_S = 90.0
@@ -55,8 +54,7 @@ def stop_command(*, session: str) -> int:
 @click.option(
     "--accept-protected",
     is_flag=True,
-    help="After a doer changed protected files: take them as they are now, and run the loop again."
-    " Without it they are put back.",
+    help="Take protected files as they are now. Without it, what a doer has changed is put back.",
 )
 @budget_options
 def resume_command(
@@ -80,16 +78,16 @@ def resume_command(
     from leadhand.models.validation_messages import first_error
 
     budget = pop_budget(limits)
-    if accept_protected and (budget or max_iterations or after or as_):
-        raise click.UsageError("--accept-protected resumes at the loop; give no other option")
     with open_client() as client:
         try:
-            if accept_protected:
-                view = client.retry(session, _protecting_step(client.session(session)))
-            else:
-                view = client.resume(
-                    session, max_iterations, after=after, budget=budget or None, as_=as_
-                )
+            view = client.resume(
+                session,
+                max_iterations,
+                after=after,
+                budget=budget or None,
+                as_=as_,
+                accept_protected=accept_protected,
+            )
         except ValidationError as error:
             raise click.ClickException(f"budget.{first_error(error)}") from None
     after = f" after {view.resumed_after}" if after and view.resumed_after else ""
@@ -98,20 +96,6 @@ def resume_command(
     for note in view.notes if as_ == "new" else ():
         click.echo(f"note: {note}", err=True)
     return 0
-
-
-def _protecting_step(view: SessionView) -> str:
-    """The step that records the protected files before the loop that a doer tampered in."""
-    reason = view.reason
-    while reason is not None and reason.code != "tampered":
-        reason = reason.beneath
-    if reason is None or reason.at is None:
-        raise click.ClickException(
-            f"no doer has changed protected files in session {view.id}; resume it without"
-            " --accept-protected"
-        )
-    loop = reason.at.partition("~")[0]
-    return "protect" if loop == "loop" else f"protect.{loop}"
 
 
 @click.command("abort")

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from app.domain.ids import SessionRef
+from app.domain.outcomes import Outcome
+from app.domain.reasons import ReasonCode
+from leadhand.models.documents import Protected
 from tests.engine.folders.test_fork_worktree import Sessions
 from tests.unit.workers.folders.repositories import git, make_repository
+from workers.folders.protected import ProtectedFolder, Protection, Records, Taken
+from workers.processes.exit_outcome import failed_outcome
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
@@ -193,8 +199,7 @@ def test_resume_puts_back_what_a_doer_has_changed(
 ) -> None:
     session = submit(sessions, repo, only_once(CHEATS[cheat][0]), worktree=worktree)
     tampered(sessions, session)
-    sessions.engine.control.apply(session, "resume")
-    sessions.carry_out(session)
+    resume(sessions, session)
     assert sessions.status(session) == "completed", sessions.reason(session)
     folder = sessions.folder(session) if worktree else repo
     for name in ("tests/test_a.py", "tests/unit/test_b.py", "conftest.py"):
@@ -202,15 +207,102 @@ def test_resume_puts_back_what_a_doer_has_changed(
     assert any("put back before the doer" in one for one in sessions.warnings(session))
 
 
-def test_file_that_a_person_changed_since_is_not_put_back(sessions: Sessions, repo: Path) -> None:
+def resume(sessions: Sessions, session: str, **more: bool) -> None:
+    sessions.engine.control.apply(session, "resume", **more)  # type: ignore[arg-type]
+    sessions.carry_out(session)
+
+
+def test_file_that_a_person_changed_since_is_taken_and_not_put_back(
+    sessions: Sessions, repo: Path
+) -> None:
     session = submit(sessions, repo, only_once("echo x >> tests/test_a.py; rm conftest.py"))
     tampered(sessions, session)
     (repo / "tests/test_a.py").write_text("# by a person\n")
-    sessions.engine.control.apply(session, "resume")
-    sessions.carry_out(session)
-    assert tampered(sessions, session).endswith(": tests/test_a.py (changed)")
+    resume(sessions, session)
+    assert sessions.status(session) == "completed", sessions.reason(session)
     assert (repo / "tests/test_a.py").read_text() == "# by a person\n"
     assert (repo / "conftest.py").exists()
+    assert (
+        "put back before the doer: conftest.py; protected files were taken as a person's, who"
+        " changed them meanwhile: tests/test_a.py"
+    ) in sessions.warnings(session)
+
+
+def test_what_a_person_changed_is_protected_from_then_on(sessions: Sessions, repo: Path) -> None:
+    doer = "test -e go && { rm go; git checkout -q tests; }; true"
+    session = submit(sessions, repo, doer, checkers=["test -e done"])
+    assert sessions.status(session) == "failed"
+    (repo / "tests/test_a.py").write_text("# stricter\n")
+    (repo / "conftest.py").unlink()
+    (repo / "go").touch()
+    sessions.engine.control.apply(session, "resume", max_iterations=20)
+    sessions.carry_out(session)
+    assert tampered(sessions, session).endswith(": tests/test_a.py (changed)")
+    (repo / "done").touch()
+    resume(sessions, session)
+    assert sessions.status(session) == "completed", sessions.reason(session)
+    assert (repo / "tests/test_a.py").read_text() == "# stricter\n", "as the person left it"
+
+
+def test_change_of_a_doer_whose_end_nothing_compared_is_no_persons(
+    sessions: Sessions, repo: Path, tmp_path: Path
+) -> None:
+    session = submit(sessions, repo, only_once("echo x >> tests/test_a.py"))
+    (tmp_path / "spill" / session / "protected" / "tampered").unlink()
+    resume(sessions, session)
+    assert "tests/test_a.py (changed)" in tampered(sessions, session)
+
+
+@pytest.mark.parametrize("worktree", [True, False])
+def test_resume_may_take_what_a_doer_has_changed(
+    sessions: Sessions, repo: Path, worktree: bool
+) -> None:
+    doer = only_once("echo x >> tests/test_a.py; touch pytest.ini")
+    session = submit(sessions, repo, doer, worktree=worktree)
+    tampered(sessions, session)
+    resume(sessions, session, accept_protected=True)
+    assert sessions.status(session) == "completed", sessions.reason(session)
+    folder = sessions.folder(session) if worktree else repo
+    assert (folder / "tests/test_a.py").read_text() == "# tests/test_a.py\nx\n"
+    assert any("taken as they are now: pytest.ini" in one for one in sessions.warnings(session))
+
+
+def test_flow_is_resumed_at_the_step_that_cheated(sessions: Sessions, repo: Path) -> None:
+    steps = [llm("touch once$(ls | grep -c once)"), llm(only_once(EDIT))]
+    session = submit_flow(sessions, repo, steps)
+    tampered(sessions, session)
+    resume(sessions, session, accept_protected=True)
+    assert sessions.status(session) == "completed", sessions.reason(session)
+    assert not (repo / "once1").exists(), "the first step does not run again"
+
+
+def test_change_of_a_doer_that_was_stopped_is_told_from_a_persons(tmp_path: Path) -> None:
+    folder, kept = tmp_path / "work", {"packed": "", "resumed": "compare"}
+    folder.mkdir()
+    for name in ("by_doer", "by_person"):
+        (folder / name).write_text("first")
+    patterns = (Protected(pattern="by_*"),)
+    records = Records(
+        folder,
+        lambda _: Taken(kept["packed"], "compare" if kept["resumed"] else None),
+        lambda _, packed: kept.update(packed=packed, resumed=""),
+    )
+    files = ProtectedFolder(records, tmp_path / "shelf", threading.Event())
+    given = Protection(
+        patterns=patterns, before=files.record(patterns, "protect").model_dump(mode="json")
+    )
+
+    def stopped(_: threading.Event) -> Outcome:
+        (folder / "by_doer").write_text("cheat")
+        return failed_outcome(ReasonCode.CANCELLED, "it was stopped")
+
+    files.guard(given, "do", stopped)
+    (folder / "by_person").write_text("second")
+    kept["resumed"] = "compare"
+    outcome = files.guard(given, "do", lambda _: Outcome(word="succeeded"))
+    assert (outcome.reason, (folder / "by_doer").read_text()) == (None, "first")
+    assert outcome.warning is not None
+    assert outcome.warning.endswith("changed them meanwhile: by_person")
 
 
 def test_retry_of_the_step_before_the_loop_accepts_the_files(

@@ -134,6 +134,20 @@ def doer_failed(bench: Bench) -> Case:
     return Case(loop(bench).run({"do": BROKEN}), completes("do", "check.true", "judge"))
 
 
+def doer_tampered(resumed: str) -> Callable[[Bench], Case]:
+    cheat = failure(ReasonCode.TAMPERED, "a test was changed")
+    cheat = cheat.model_copy(update={"word": "succeeded", "verdict": "terminate"})
+
+    def make(bench: Bench) -> Case:
+        def holds(then: Driven) -> None:
+            assert then.engine.store.fields(then.ref)["resumed"] == resumed
+            completes("do", "check.true", "judge")(then)
+
+        return Case(loop(bench).run({"do": cheat}), holds)
+
+    return make
+
+
 def checker_refused_for_good(bench: Bench) -> Case:
     ended = loop(bench, "lint", "tests").run({"check.tests": TERMINATE})
     return Case(ended, completes("do", "check.lint", "check.tests", "judge"))
@@ -299,6 +313,8 @@ def no_progress(bench: Bench) -> Case:
 CASES: dict[str, tuple[Why, Callable[[Bench], Case]]] = {
     "a stopped session": (Why.CONTINUES, is_stopped),
     "a failed doer": (Why.FAILED_RUNS_AGAIN, doer_failed),
+    "protected files": (Why.FILES_PUT_BACK, doer_tampered("compare")),
+    "protected files of a person": (Why.FILES_TAKEN, doer_tampered("accept")),
     "a checker that terminates": (Why.FAILED_RUNS_AGAIN, checker_refused_for_good),
     "a lost checker": (Why.FAILED_RUNS_AGAIN, checker_was_lost),
     "the iterations of a loop": (Why.LIMIT_RAISED, iterations_are_used_up),

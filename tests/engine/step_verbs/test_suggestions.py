@@ -43,7 +43,15 @@ def carry_out(engine: Engine, action: SuggestedAction) -> str:
             assert parsed["max_iterations"] == given.get("max_iterations")
             budget = Budget.model_validate(given["budget"]) if "budget" in given else None
             most = given.get("max_iterations")
-            engine.control.apply(action.session, "resume", max_iterations=most, budget=budget)
+            takes = bool(given.get("accept_protected"))
+            assert parsed["accept_protected"] is takes
+            engine.control.apply(
+                action.session,
+                "resume",
+                max_iterations=most,
+                budget=budget,
+                accept_protected=takes,
+            )
         case "retry":
             engine.step_verbs.retry(action.session, str(action.address))
         case "skip":

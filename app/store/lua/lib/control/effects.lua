@@ -70,6 +70,7 @@ function effects.resume(tx)
   sessions.keep(tx)
   detach(tx)
   work_diffs.request_comparison(tx)
+  redis.call('HSET', tx.keys.session, 'resumed', tx.args.accept_protected and 'accept' or 'compare')
   children.send_all(tx, 'resume')
   if tx.args.adopts then migrate.adopt(tx, tx.args.adopts) end
   if tx.args.defines then migrate.define(tx, tx.args.defines) end
