@@ -10,6 +10,7 @@ import click
 from leadhand.local import state_dir, user_state
 from leadhand.models.approvals import (
     FOREIGN,
+    MOST_TEXTS,
     approval_key,
     digest_of,
     is_approved,
@@ -19,8 +20,9 @@ from leadhand.models.approvals import (
 
 
 def approved_digest(file: Path, env: Mapping[str, str]) -> str | None:
-    """Returns the digest of the text with which the user approved a file; None if not approved."""
-    return read_approvals(user_state.approvals_file(env)).get(approval_key(file))
+    """Returns the digest of the text that the user approved last; None if the file is not."""
+    known = read_approvals(user_state.approvals_file(env)).get(approval_key(file), [])
+    return known[0] if known else None
 
 
 def why_unapproved(file: Path, text: str, env: Mapping[str, str]) -> str | None:
@@ -54,8 +56,11 @@ def approve(digests: Mapping[Path, str], env: Mapping[str, str]) -> None:
     for file in filter(is_foreign, digests):
         raise click.ClickException(f"nothing was approved: {file} {FOREIGN}")
     store = user_state.approvals_file(env)
-    new = {approval_key(file): digest for file, digest in digests.items()}
-    _write(store, read_approvals(store) | new)
+    known = read_approvals(store)
+    for file, digest in digests.items():
+        earlier = [one for one in known.get(approval_key(file), ()) if one != digest]
+        known[approval_key(file)] = [digest, *earlier][:MOST_TEXTS]
+    _write(store, known)
 
 
 def withdraw(file: Path, env: Mapping[str, str]) -> bool:
@@ -79,6 +84,6 @@ def _require_person(env: Mapping[str, str]) -> None:
         raise click.ClickException(hint)
 
 
-def _write(store: Path, digests: Mapping[str, str]) -> None:
+def _write(store: Path, digests: Mapping[str, list[str]]) -> None:
     with user_state.usable(store):
         state_dir.write_fields(store, digests)

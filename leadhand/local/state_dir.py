@@ -96,7 +96,7 @@ def write_whole(path: Path, content: str) -> None:
     draft.replace(path)
 
 
-def write_fields(path: Path, fields: Mapping[str, str | int | float]) -> None:
+def write_fields(path: Path, fields: Mapping[str, str | int | float | list[str]]) -> None:
     """Replaces a file with these fields as JSON, atomically."""
     write_whole(path, json.dumps(dict(fields), indent=1) + "\n")
 

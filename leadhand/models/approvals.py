@@ -1,6 +1,8 @@
 """Which files of a folder its user has approved, by path and content (decision 77).
 
-The store is a JSON object: the path of each file, and the SHA-256 of its text in hexadecimal.
+The store is a JSON object: the path of each file, and the SHA-256 of its approved texts in
+hexadecimal, the newest first. A session keeps the text with which it was submitted, so earlier ones
+stay approved for definitions until the approval is withdrawn.
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ from leadhand.file_stamp import Stamp, stamp_of
 
 #: The most files and bytes of a folder that is approved as a whole.
 MOST_FILES, MOST_BYTES = 1000, 4 * 1024 * 1024
+#: The most approved texts of a file that are kept.
+MOST_TEXTS = 16
 #: Where Python keeps compiled files.
 CACHE = "__pycache__"
 _ROOT = 0
@@ -56,7 +60,7 @@ class Approvals(NamedTuple):
             return False
         if self.store is None:
             return self.strict
-        return not is_approved(self.store, file, digest_of(text))
+        return not is_approved(self.store, file, digest_of(text), earlier=True)
 
     def is_withdrawn(self, file: Path) -> bool:
         """Whether a definition file of the folder has no approval, whatever its text."""
@@ -88,8 +92,8 @@ class Approvals(NamedTuple):
 NONE_NEEDED = Approvals()
 
 
-def read_approvals(store: Path) -> dict[str, str]:
-    """Reads the approved digest of each definition file; empty if the store is unreadable."""
+def read_approvals(store: Path) -> dict[str, list[str]]:
+    """Reads the approved digests of each file, newest first; empty if the store is unreadable."""
     try:
         fields = json.loads(store.read_text())
     except (OSError, ValueError):
@@ -97,13 +101,13 @@ def read_approvals(store: Path) -> dict[str, str]:
     return fields if isinstance(fields, dict) else {}
 
 
-def is_approved(store: Path, file: Path, digest: str) -> bool:
-    """Whether the user has approved a file with the text of this digest.
+def is_approved(store: Path, file: Path, digest: str, *, earlier: bool = False) -> bool:
+    """Whether the user approved a file with the text of this digest, last or also `earlier`.
 
     In a worktree of a repository, the approval of the same file in its main folder counts, too.
     """
     known = read_approvals(store)
-    return any(known.get(key) == digest for key in _keys(file))
+    return any(digest in known.get(key, [])[: None if earlier else 1] for key in _keys(file))
 
 
 def approval_key(file: Path) -> str:

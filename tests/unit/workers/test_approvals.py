@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
-from leadhand.models.approvals import Approvals, approval_key, digest_of
+from leadhand.cli.approvals import approve, why_unapproved, withdraw
+from leadhand.local.user_state import approvals_file
+from leadhand.models.approvals import MOST_TEXTS, Approvals, digest_of
 from workers.registry.agents import AgentBook
 from workers.registry.claude_and_codex import BUILTIN_AGENTS
 from workers.registry.declared.book import ToolBook, ToolFiles, load
@@ -41,7 +42,8 @@ class Folders:
             folder.mkdir()
         self.write("user/agents.toml", '[agents.mine]\ncommand = ["mine"]\n')
         self.write("user/tools.toml", '[tools.check]\ncommand = ["true"]\n')
-        self.approvals = Approvals(self.folder, root / "approved.json")
+        self.env = {"HOME": str(root), "XDG_STATE_HOME": str(root / "state")}
+        self.approvals = Approvals(self.folder, approvals_file(self.env))
 
     def write(self, name: str, text: str) -> Path:
         file = self.user.parent / name
@@ -52,9 +54,7 @@ class Folders:
         return [self.user / name, self.folder / name]
 
     def approve(self, file: Path) -> None:
-        assert self.approvals.store is not None
-        digests = {approval_key(file): digest_of(file.read_text())}
-        self.approvals.store.write_text(json.dumps(digests))
+        approve({file: digest_of(file.read_text())}, self.env)
 
     def withdraw(self) -> None:
         assert self.approvals.store is not None
@@ -142,3 +142,28 @@ def test_no_server_starts_and_no_tool_is_replaced_without_approval(folders: Fold
     book = load(folders.files("tools.toml"), ToolBook(), folders.approvals)
     assert set(book.servers) == {"files"}
     assert set(book.entries) == {"count", "check", "files"}
+
+
+def test_worker_that_begins_later_takes_the_text_that_was_approved_at_the_submit(
+    folders: Folders,
+) -> None:
+    file = folders.write("clone/agents.toml", AGENTS)
+    folders.approve(file)
+    folders.write("clone/agents.toml", AGENTS + "# newer")
+    assert folders.approvals.lack(file, file.read_text())
+    folders.approve(file)
+    assert not folders.approvals.lack(file, AGENTS)
+    assert not folders.approvals.lack(file, file.read_text())
+    # Guards and [worktree] prepare: an agent must not bring weaker gates back.
+    assert why_unapproved(file, file.read_text(), folders.env) is None
+    assert "is not approved as it is now" in str(why_unapproved(file, AGENTS, folders.env))
+    assert withdraw(file, folders.env)
+    assert folders.approvals.lack(file, AGENTS)
+
+
+def test_approved_texts_that_are_kept_are_bounded(folders: Folders) -> None:
+    for n in range(MOST_TEXTS + 1):
+        folders.approve(folders.write("clone/agents.toml", f"# {n}"))
+    file = folders.folder / "agents.toml"
+    kept = [n for n in range(MOST_TEXTS + 1) if not folders.approvals.lack(file, f"# {n}")]
+    assert kept == list(range(1, MOST_TEXTS + 1))
