@@ -18,7 +18,10 @@ from api import create_app
 from app.engine import Engine
 from app.errors import StoreUnfit
 from app.settings import Settings
+from leadhand.cli.finding import Finding
+from leadhand.cli.health_checks import _store
 from leadhand.local.ports import free_port
+from leadhand.models.views import StoreView
 from tasks.bootstrap import examine, make_engine
 from tasks.celery_app import make_celery
 from tasks.probing import Examiner
@@ -172,11 +175,23 @@ def test_a_server_without_persistence_is_a_warning(tmp_path: Path) -> None:
     with own_server(tmp_path) as url:
         engine = engine_at(url, url)
         [warning] = examine(engine)
-        assert "set appendonly yes" in warning
+        assert warning == (
+            "Redis may lose data: it writes no append-only file: what was answered after its last"
+            " snapshot, if it takes any, is lost when it crashes; set appendonly yes"
+        )
         app = create_app(Settings(api_token="token", secret="s"), engine)
         shown = app.test_client().get("/v1/store", headers={"Authorization": "Bearer token"})
         assert json.loads(shown.data)["warnings"] == [warning]
+        [_, found] = _store(StoreView.model_validate_json(shown.data))
+        assert found == Finding("warn", "redis", warning)
         app.fanout.close()
+        engine.store.close()
+
+
+def test_a_server_that_writes_an_append_only_file_is_no_warning(tmp_path: Path) -> None:
+    with own_server(tmp_path, "--appendonly", "yes") as url:
+        engine = engine_at(url, url)
+        assert examine(engine) == ()
         engine.store.close()
 
 
