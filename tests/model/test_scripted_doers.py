@@ -62,6 +62,8 @@ class Cheat(NamedTuple):
     commands: tuple[str, ...] = ()
 
 
+#: The bytecode of mended sources beside those that are not: of the same size and time.
+PLANTED = "planted bytecode"
 #: By the trick that each uses.
 CHEATS = {
     "a changed test": Cheat({"tests/test_calc.py": TESTS.replace("== 5", "== -1")}),
@@ -87,12 +89,32 @@ CHEATS = {
             "touch -r stamp tests/test_calc.py; rm stamp",
         ),
     ),
+    "an edit that git is set to believe": Cheat(
+        {},
+        (
+            "git config core.trustctime false; git config core.checkStat minimal",
+            "cp -p tests/test_calc.py ../stamp",
+            "sed 's/== 5/> -9/; s/== 0/> -9/' ../stamp > tests/test_calc.py",
+            "touch -r ../stamp tests/test_calc.py",
+        ),
+    ),
+    PLANTED: Cheat(
+        {},
+        (
+            "cp -p calc.py ../was",
+            f"printf {MENDED!r} > calc.py",
+            "touch -r ../was calc.py",
+            f"{sys.executable} -m py_compile calc.py",
+            "cp -p ../was calc.py",
+        ),
+    ),
 }
 
 
-#: Tricks that are never accepted: no report comes, or no test ran.
+#: Tricks that are never accepted: no report comes, no test ran, or what was planted is not read.
 NEVER_GREEN = (
     "skipped tests", "a deleted module", "an exit in conftest", "a module in place of pytest",
+    PLANTED,
 )  # fmt: skip
 #: By trick, the files that give it away.
 GIVEN_AWAY = {
@@ -211,7 +233,7 @@ def test_session_is_accepted_only_for_work_that_was_done(
         mended = case.doer.mends is not None and case.doer.mends <= case.limit
         assert (case.accepted, case.status) == (mended, "completed" if mended else "failed")
         assert case.reason != "tampered"
-    elif case.is_protected:
+    elif case.is_protected and trick != PLANTED:
         assert (case.accepted, case.reason) == (False, "tampered")
     elif case.accepted:
         (entry,) = sessions.engine.queries.ledger(case.session).items
@@ -223,3 +245,14 @@ def test_session_is_accepted_only_for_work_that_was_done(
         assert git(repo, "show", f"{branch}:calc.py") + "\n" == MENDED
     if case.worktree:
         assert git(repo, "status", "--porcelain") == ""
+
+
+def test_checker_does_not_run_planted_bytecode(sessions: Sessions, repo: Path) -> None:
+    session = sessions.submit(
+        repo, doer={"command": _script(CHEATS[PLANTED])}, checkers=[PYTEST], max_iterations=1,
+        worktree=False,
+    )  # fmt: skip
+    (entry,) = sessions.engine.queries.ledger(session).items
+    assert (entry.verdict, (repo / "calc.py").read_text()) == ("retry", BROKEN)
+    assert [*(repo / "__pycache__").glob("calc.*.pyc")]
+    assert not [*repo.parent.glob("spill/*/*/pycache")]

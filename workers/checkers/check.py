@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from functools import partial
 from typing import NamedTuple
@@ -31,6 +32,13 @@ def check(task: BodyTask, cancel: threading.Event) -> Outcome:
 
     The step before a loop with protected files records these.
     """
+    try:
+        return _check(task, cancel)
+    finally:
+        shutil.rmtree(task.bytecode, ignore_errors=True)
+
+
+def _check(task: BodyTask, cancel: threading.Event) -> Outcome:
     if "protect" in task.inputs and task.protected is not None:
         files = ProtectedFolder(task.protected, task.spill.parent / PROTECTED, cancel)
         return files.record(ProtectInputs.model_validate(task.inputs).protect, task.address)

@@ -18,10 +18,14 @@ SESSION_TOKEN = "LEADHAND_SESSION_TOKEN"  # noqa: S105 - its name
 _PLACE = "LEADHAND_PLACE"
 #: Options that pytest reads before those of its command line.
 _PYTEST_OPTIONS = "PYTEST_ADDOPTS"
+#: The folder in which Python keeps bytecode, and looks for it: in none of those of the sources.
+_BYTECODE = "PYTHONPYCACHEPREFIX"
 #: Changes tox's settings: by default it passes on none of these variables.
 _TOX = "TOX_OVERRIDE"
 _TOX_PASSES = tuple(
-    f"{section}.pass_env+={_PYTEST_OPTIONS}" for section in ("testenv", "env_run_base")
+    f"{section}.pass_env+={name}"
+    for section in ("testenv", "env_run_base")
+    for name in (_PYTEST_OPTIONS, _BYTECODE)
 )
 
 
@@ -47,6 +51,15 @@ def with_pytest_report(env: Mapping[str, str], path: Path) -> dict[str, str]:
         _PYTEST_OPTIONS: f"{env.get(_PYTEST_OPTIONS, '')} {option}".strip(),
         _TOX: ";".join([*filter(None, [env.get(_TOX)]), *_TOX_PASSES]),
     }
+
+
+def with_bytecode_in(env: Mapping[str, str], folder: Path) -> dict[str, str]:
+    """Returns an environment in which Python runs no bytecode that is beside the sources.
+
+    >>> with_bytecode_in({"A": "b"}, Path("/x"))
+    {'A': 'b', 'PYTHONPYCACHEPREFIX': '/x'}
+    """
+    return {**env, _BYTECODE: str(folder)}
 
 
 def is_plain(name: str) -> bool:

@@ -74,7 +74,9 @@ def prepare_call(
     task: BodyTask, name: str, context: Mapping[str, JsonValue], shelf: str = ""
 ) -> Call:
     """Builds the call of a quick function for a warm process, without making it."""
-    env = task.command(name).env
+    # Warm processes serve many attempts.
+    bytecode = task.spill.parent.parent / "pycache"
+    env = environment.with_bytecode_in(task.command(name).env, bytecode)
     ours = {key: value for key, value in env.items() if key.startswith(environment.OURS)}
     shared = {key: value for key, value in env.items() if key not in ours}
     python = "" if shelf else task.session_environment.python or ""

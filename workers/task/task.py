@@ -130,6 +130,8 @@ class BodyTask:
         pytest that it starts writes its report into the pipe `report`.
         """
         env = self._environment(variables)
+        if self.action is Action.CHECK:  # a doer may have left bytecode that is not of the sources
+            env = environment.with_bytecode_in(env, self.bytecode)
         return Command(
             line=line,
             cwd=self.folder,
@@ -144,6 +146,11 @@ class BodyTask:
             on_read=self._on_read(shows_stdout=shows_stdout),
             until=self.until,
         )
+
+    @property
+    def bytecode(self) -> Path:
+        """Return the folder of the bytecode of what the attempt runs in Python."""
+        return self.spill / "pycache"
 
     @property
     def _judged(self) -> str | None:
