@@ -135,10 +135,10 @@ def _spawn(command: list[str]) -> int:
     if pid:
         return pid
     try:
-        # Python ignores SIGPIPE, and exec keeps ignored and blocked signals.
-        for number in (signal.SIGPIPE, *_FORWARDED):
+        # Python ignores SIGPIPE, a shell others, and exec keeps ignored and blocked signals.
+        for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
             signal.signal(number, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _FORWARDED)
+        signal.pthread_sigmask(signal.SIG_SETMASK, [])
         end_with_parent(guard)
         os.execvp(command[0], command)  # noqa: S606 - an argv, no shell
     except OSError as error:

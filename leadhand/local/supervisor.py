@@ -126,8 +126,10 @@ class Supervisor:
     def run(self) -> int:
         """Run the services until they are idle or a signal arrives; return the exit code."""
         try:
-            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-                signal.signal(number, _on_signal)
+            signal.signal(signal.SIGTERM, _on_signal)
+            for number in (signal.SIGINT, signal.SIGHUP):
+                if signal.getsignal(number) != signal.SIG_IGN:  # by nohup, or a shell's `&`
+                    signal.signal(number, _on_signal)
             stack = self._start()
             self._serve(stack)
         except _Terminated:

@@ -31,7 +31,6 @@ LINUX = sys.platform == "linux"
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 #: Signals that a worker may ignore, and that a command expects at their default.
-_RESTORED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGPIPE", "SIGCHLD", "SIGXFSZ", "SIGUSR1")
 #: Seconds that killed processes get to end; one that is blocked in the kernel may take longer.
 _KILL_S = 5.0
 _STEP_S = 0.02
@@ -116,8 +115,8 @@ def _become(argv: list[str], *, cwd: str, parent: int, status: int) -> None:
             if os.getppid() != parent:  # it died before PR_SET_PDEATHSIG was set
                 os._exit(127)
         os.setsid()
-        for name in _RESTORED:
-            signal.signal(getattr(signal, name), signal.SIG_DFL)
+        for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+            signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, [])
         os.chdir(cwd)
         step = "exec"

@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from leadhand import process_guard
 from tests.processes import kill, runs
 from tests.waiting import wait_until
 from workers.attempt.heartbeat import PAST_DEADLINE_S
@@ -25,6 +26,16 @@ POWERLESS = (
     "import os, runpy, sys; os.kill = os.killpg = lambda *_: None;"
     "sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
 )
+
+#: A program as a service may have been started: by nohup in a script, with blocked signals.
+IGNORING = (
+    "import os, signal, sys\n"
+    "for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:\n"
+    "    signal.signal(number, signal.SIG_IGN)\n"
+    "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR2, signal.SIGALRM])\n"
+    "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+)
+SIGNALS = "grep -E '^Sig(Ign|Blk)' /proc/self/status > out; mv out signals"
 
 
 class Launched:
@@ -179,3 +190,24 @@ def test_body_ends_before_the_store_gives_up_its_overdue_attempt() -> None:
     text = (Path(__file__).parents[3] / "app/store/lua/lib/attempts.lua").read_text()
     (line,) = [line for line in text.splitlines() if line.startswith("attempts.GRACE_MS")]
     assert int(line.split()[2]) / 1000 > PAST_DEADLINE_S
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_command_ignores_and_blocks_no_signal_whatever_its_worker_does(start, tmp_path) -> None:
+    start(SIGNALS, within=("-c", IGNORING))
+    assert signals_of(tmp_path) == {"SigIgn": 0, "SigBlk": 0}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_guarded_service_ignores_and_blocks_no_signal_of_its_shell(tmp_path: Path) -> None:
+    guard = [process_guard.__file__, str(os.getpid())]
+    command = [sys.executable, "-c", IGNORING, *guard, "/bin/sh", "-c", SIGNALS]
+    subprocess.run(command, cwd=tmp_path, timeout=30, check=True)
+    assert signals_of(tmp_path) == {"SigIgn": 0, "SigBlk": 0}
+
+
+def signals_of(folder: Path) -> dict[str, int]:
+    file = folder / "signals"
+    wait_until(file.exists)
+    pairs = (line.split(":") for line in file.read_text().splitlines())
+    return {name: int(mask, 16) for name, mask in pairs}
