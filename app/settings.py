@@ -62,6 +62,8 @@ class Settings(BaseModel):
     approvals: Path | None = None
     #: The user's home folder, whose files are not those of a folder.
     user_home: Path | None = None
+    #: Where programs are found.
+    search_path: str = ""
     #: Folders of flow files; if two have a flow of the same name, the first folder wins.
     flows: tuple[Path, ...] = ()
     #: Folders of Python files whose functions are tools; the first folder wins.
@@ -198,6 +200,7 @@ class Settings(BaseModel):
                 values[field] = tuple(h.strip() for h in env[name].split(",") if h.strip())
         if env.get("HOME"):
             values["user_home"] = env["HOME"]
+        values["search_path"] = env.get("PATH", "")
         values["state_home"] = _state_home(env, needed="state_dir" not in values)
         values |= _redis_urls(values)
         try:

@@ -15,6 +15,8 @@ from leadhand.models.definition_folder import (
     definition_files,
     folder_with_definitions,
 )
+from leadhand.models.documents import Protected
+from leadhand.models.folder_settings import FolderSettingInvalid, FolderSettings
 from leadhand.models.toml_file import TomlUnreadable, read_text
 
 #: The most bytes of a file that are stored with each session.
@@ -28,6 +30,7 @@ class DefinitionFiles:
         self._kinds = settings.folder_definitions
         self._home = settings.user_home
         self._approvals = settings.approvals
+        self._env = {"PATH": settings.search_path, "HOME": str(settings.user_home or "")}
 
     def of(self, folder: str | None, *, free: bool) -> Definitions | None:
         """Reads the agent and tool definitions that apply in a folder; None if there are none.
@@ -59,6 +62,17 @@ class DefinitionFiles:
             return None
         found = folder_with_definitions(Path(folder), self._home)
         return (found or Path(folder)) / FLOWS
+
+    def protected_in(self, folder: str | None, *, committed_only: bool) -> tuple[Protected, ...]:
+        """Returns the protected files of leadhand.toml in a folder. Raises InvalidDocument."""
+        if not self._kinds or not folder:
+            return ()
+        settings = FolderSettings(Path(folder), self._env)
+        try:
+            return settings.protected(committed_only=committed_only)
+        except FolderSettingInvalid as error:
+            hint = "correct the file; it protects files of all sessions in its folder"
+            raise InvalidDocument("protected", str(error), hint) from None
 
     def why_no_commands(self, flows: Path) -> str | None:
         """Returns why flows of this folder may not have commands without exec:free; or None."""

@@ -246,6 +246,7 @@ class Submissions:
         if document.place is None and asker.place:
             document = document.model_copy(update={"place": asker.place})
         found = self.definitions.of(asker, document.cwd)
+        document = self.definitions.protect(document, is_child=asker.parent is not None)
         return document, asker._replace(environment=environment, found=found)
 
     def _unique_label(self, document: AnyDocument, asker: Asker, source: str, where: Where) -> str:

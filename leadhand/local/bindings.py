@@ -24,7 +24,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from leadhand.local import file_locks, user_state
 from leadhand.local import state_dir as home_folder
 from leadhand.local.errors import FolderNotBound, FolderUnfit
-from leadhand.local.git_tracking import is_tracked
+from leadhand.models.git_tracking import is_tracked
 
 _ID = re.compile(r"[0-9a-f]{32}")
 _IMPORT = (

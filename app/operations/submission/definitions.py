@@ -15,6 +15,9 @@ from app.operations.submission.drafts import Asker, Found
 from app.queries.fleet import Fleet
 from app.resume.rewind import ResumePlan
 from app.store.store import Store
+from leadhand.flows.documents import AnyDocument
+from leadhand.graphs.documents import GraphDocument
+from leadhand.models.documents import Protected, WorkflowDocument
 from leadhand.models.views import WorkerView
 
 
@@ -39,6 +42,24 @@ class SubmitDefinitions:
             return self.of_session(SessionRef(str(asker.parent["session"]), str(asker.root)))
         folder = (asker.folder or cwd) if asker.free else (cwd or asker.folder)
         return self.of_folder(folder or "", free=asker.free)
+
+    def protect(self, document: AnyDocument, *, is_child: bool) -> AnyDocument:
+        """Returns the document with the protected files of leadhand.toml in its folder.
+
+        Of a child session, what is committed there: a doer may have changed the file. Raises
+        InvalidDocument for an invalid file.
+        """
+        if isinstance(document, GraphDocument):
+            return document
+        found = self._files.protected_in(document.cwd, committed_only=is_child)
+        if isinstance(document, WorkflowDocument):
+            phases = tuple(
+                phase.model_copy(update={"protected": _union(phase.protected, found)})
+                for phase in document.phases
+            )
+            return document.model_copy(update={"phases": phases}) if found else document
+        both = _union(document.protected, found)
+        return document.model_copy(update={"protected": both}) if found else document
 
     def again(
         self,
@@ -105,6 +126,10 @@ class SubmitDefinitions:
             return plan, None  # the step that runs first says why it may not run
         defines: JsonValue = {"mark": found.mark, "text": found.text, "signature": signature}
         return plan._replace(as_of=plan.as_of or fields["updated"]), defines
+
+
+def _union(*protected: tuple[Protected, ...]) -> tuple[Protected, ...]:
+    return tuple(dict.fromkeys(one for some in protected for one in some))
 
 
 def workers_by_definitions(

@@ -14,7 +14,7 @@ import pytest
 from leadhand.local import bindings
 from leadhand.local.bindings import begin_import, finish_import, require_bound
 from leadhand.local.errors import FolderNotBound, FolderUnfit, UserStateUnfit
-from leadhand.local.git_tracking import is_tracked
+from leadhand.models.git_tracking import is_tracked
 
 Env = dict[str, str]
 
