@@ -172,7 +172,7 @@ class Heartbeats:
         now = time.monotonic()
         if not lease.begun and now - lease.since > WAIT_S:
             self._hand_back(lease)
-        elif now >= lease.due:
+        elif now >= lease.due and lease.ours:  # another one may have it, or get it
             self._beat(lease, now)
 
     def _hand_back(self, lease: Lease) -> None:
