@@ -94,7 +94,6 @@ contracts:
 
 drift:
 	@if [ -f scripts/docs.py ]; then echo "$(PY) scripts/docs.py --check"; $(PY) scripts/docs.py --check; fi
-	$(PY) scripts/client.py --check
 
 spelling:
 	$(BIN)/codespell
@@ -170,8 +169,7 @@ fmt: setup-dev ## format, and mend what the linter can mend
 	$(BIN)/ruff check --fix-only --quiet .
 	$(BIN)/ruff format .
 
-docs: setup-dev ## write the generated files: parts of the docs, what users see, and the synchronous client
-	$(PY) scripts/client.py
+docs: setup-dev ## write the generated files: parts of the docs, and what users see
 	$(PY) scripts/docs.py
 
 docs-build: $(VENV)/docs.stamp ## build the documentation site into site/; a warning is an error

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from leadhand.client.async_client import AsyncClient
-    from leadhand.client.client import Client
-    from leadhand.client.requests import SessionsWanted
+    from leadhand.client.client import AsyncClient, Client
+    from leadhand.client.sessions import SessionsWanted
     from leadhand.contract import generate_contract
     from leadhand.graph import Graph, GraphResult
     from leadhand.results import LoopResult, PhaseResult
@@ -31,14 +30,14 @@ __all__ = [
 ]
 
 _HOMES = {
-    "AsyncClient": "leadhand.client.async_client",
+    "AsyncClient": "leadhand.client.client",
     "Client": "leadhand.client.client",
     "Graph": "leadhand.graph",
     "GraphResult": "leadhand.graph",
     "LoopResult": "leadhand.results",
     "Phase": "leadhand.workflow",
     "PhaseResult": "leadhand.results",
-    "SessionsWanted": "leadhand.client.requests",
+    "SessionsWanted": "leadhand.client.sessions",
     "Workflow": "leadhand.workflow",
     "generate_contract": "leadhand.contract",
     "load_exit_reason": "leadhand.state",

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Protocol
 
 from leadhand.client.client import Client
-from leadhand.client.troubles.watch import IN_EVENTS, reporting_troubles
+from leadhand.client.waiting import IN_EVENTS, reporting_troubles
 from leadhand.errors import ControlRefused
 from leadhand.flows.documents import AnyDocument
 from leadhand.models.documents import WorkflowDocument

@@ -25,7 +25,7 @@ def open_client(*, outlives_attempt: bool = False, needs_worker: bool = True) ->
     """
     from leadhand.cli.env_options import chosen_python, passed_variables
     from leadhand.client.client import Client
-    from leadhand.client.submit.here import Here
+    from leadhand.client.here import Here
     from leadhand.settings import ClientSettings, current_folder, environment
 
     settings = ClientSettings.from_env()

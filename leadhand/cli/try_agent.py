@@ -136,7 +136,7 @@ def _document(
 def _finish(client: Client, session: SessionView, timeout_s: float) -> Trial:
     """Wait for the session; one that takes too long, or that Ctrl-C ends, is aborted."""
     from leadhand.cli.connect import tell
-    from leadhand.client.troubles.watch import reporting_troubles
+    from leadhand.client.waiting import reporting_troubles
     from leadhand.errors import WaitTimedOut
 
     failure = ""

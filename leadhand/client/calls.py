@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import ssl
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from ipaddress import ip_address
@@ -14,7 +15,7 @@ from urllib.parse import quote
 import httpx2
 from pydantic import ValidationError
 
-from leadhand.client.submit.here import Here
+from leadhand.client.here import Here
 from leadhand.errors import AnswerUnreadable, ApiAway, Refused, error_for, local_error
 from leadhand.local.running import SILENT_S, describe_silence, read_run
 from leadhand.local.user_state import state_folder
@@ -26,7 +27,8 @@ from leadhand.settings import environment
 STREAM_SILENCE_S = 50.0
 #: Network errors that are retried: the request or its response was lost.
 TRANSIENT = (httpx2.TimeoutException, httpx2.NetworkError, httpx2.RemoteProtocolError)
-
+#: Seconds between the first two tries, and at most.
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
 
 #: Streams hold their connections, so the number of connections must not limit other calls.
 UNLIMITED = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
@@ -131,6 +133,31 @@ class Silence:
             run = read_run(state_folder(environment()))
             text = f"{describe_silence(run)}; `leadhand restart` starts them again"
         self._reach.say(f"{text}; still waiting")
+
+
+class Patience:
+    """Computes the pauses between retries, exponential ones, until a time limit."""
+
+    def __init__(self, limit_s: float, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._limit_s = limit_s
+        self._clock = clock
+        self.renew()
+
+    def renew(self) -> None:
+        """Reset the deadline and the pause, after a success."""
+        self._since = self._clock()
+        self._next_s = FIRST_PAUSE_S
+        self.tried = False
+
+    def next_pause_s(self, asked_s: float | None = None) -> float | None:
+        """Return the seconds until the next try, doubled each time; None past the deadline."""
+        left_s = self._limit_s - (self._clock() - self._since)
+        pause_s = max(self._next_s, asked_s or 0.0)
+        if pause_s > left_s:
+            return None
+        self._next_s = min(self._next_s * 2, LONGEST_PAUSE_S)
+        self.tried = True
+        return pause_s
 
 
 class Outage:

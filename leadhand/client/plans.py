@@ -1,17 +1,19 @@
-"""The calls that read and change plans, and report about their tasks (pure)."""
+"""The operations on plans, reports about their tasks, and the work folders of sessions."""
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal
 from urllib.parse import quote
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
-from leadhand.client.calls import Call
+from leadhand.client.calls import Answer, Call
+from leadhand.client.operation import Ask, Op, Steps
 from leadhand.client.paths import session_path
-from leadhand.errors import local_error
+from leadhand.client.requests import dumped, get, idempotent, items, parsed, post, reads
+from leadhand.client.submit import Submissions
+from leadhand.errors import AnswerUnwanted, PlanChanged, PlanRefused, local_error
 from leadhand.models.etags import plan_etag
 from leadhand.models.plans import (
     AddTask,
@@ -26,160 +28,232 @@ from leadhand.models.plans import (
 )
 from leadhand.models.problems import Kind
 from leadhand.models.validation_messages import first_error
-from leadhand.models.views import PlanView, TaskView
+from leadhand.models.views import (
+    ApplyingView,
+    CleaningView,
+    FolderAuditView,
+    HomeView,
+    MergeView,
+    Page,
+    PlanView,
+    ReportView,
+    TaskView,
+    WorktreeView,
+)
 
 #: Operations as models, or as the fields of one.
 Operations = Iterable[PlanOperation | Mapping[str, Any]]
 
-_JSON: TypeAdapter[Any] = TypeAdapter(Any)
 
+class Plans(Submissions):
+    """Reads and changes plans, reports about their tasks, and keeps the folders of both."""
 
-class Change(NamedTuple):
-    """A call that changes a plan, with how the plan shows that it was executed."""
+    @Op
+    def plan(self, session: str) -> Ask[PlanView]:
+        """Get a session's plan with its tasks, state and proposals. Raises NoPlan without one."""
+        return reads(PlanView, get(session_path(session, "plan")))
 
-    call: Call
-    session: str
-    is_done: Callable[[PlanView], bool]
+    @Op
+    def plan_tasks(self, session: str) -> Ask[list[TaskView]]:
+        """List the tasks of a session's plan, in the order of the plan."""
+        return items(Page[TaskView], get(session_path(session, "plan/tasks")))
 
+    @Op
+    def plan_task(self, session: str, task: str) -> Ask[TaskView]:
+        """Get one task of a session's plan by its id. Raises TaskUnknown."""
+        if not task:
+            raise local_error(Kind.TASK_UNKNOWN, "the id of the task is empty", hint="give its id")
+        return reads(TaskView, get(session_path(session, f"plan/tasks/{quote(task, safe='')}")))
 
-def reading(session: str) -> Call:
-    """Builds the request that reads the plan of a session."""
-    return Call("GET", session_path(session, "plan"))
+    @Op
+    def edit_plan(
+        self, session: str, operations: Operations, *, seen: PlanView | int | None = None
+    ) -> Steps[PlanView]:
+        """Apply edits (add, change, drop, move, retry) to a plan's tasks: all of them, or none.
 
+        An operation is `{"op": "add", "task": {...}}`, `{"op": "change", "id": ..., ...}`, or
+        `drop`, `move` (behind the task `after`, or to the front) or `retry` of a task by `id`.
+        `seen` is the plan or the version that you read; PlanChanged is raised if it has changed
+        since, and has the plan as it is now. Raises PlanRefused.
+        """
+        try:
+            edit = PlanEdit.model_validate({"operations": tuple(operations)})
+        except ValidationError as error:
+            raise local_error(Kind.INVALID, first_error(error)) from None
+        content = dumped({"operations": [fields_of(one) for one in edit.operations]})
+        path = session_path(session, "plan")
+        call = Call("PATCH", path, headers=_if_match(seen), content=content)
+        return self._change(session, call, lambda plan: shows(plan, edit))
 
-def task_list(session: str) -> Call:
-    """Builds the request that lists the tasks of a session's plan."""
-    return Call("GET", session_path(session, "plan/tasks"))
+    @Op
+    def approve_plan(self, session: str, *, seen: PlanView | int | None = None) -> Steps[PlanView]:
+        """Approve a plan's draft, so that its tasks start. Raises AnswerUnwanted.
 
+        `seen` is the plan or the version that you read; PlanChanged is raised if it has changed
+        since, and has the plan as it is now.
+        """
+        call = post(session_path(session, "plan/approve"), headers=_if_match(seen))
+        return self._change(session, call, lambda plan: plan.state in ("executing", "ended"))
 
-def task(session: str, task_id: str) -> Call:
-    """Builds the request for a task of a plan. Raises TaskUnknown for an empty id."""
-    if not task_id:
-        raise local_error(Kind.TASK_UNKNOWN, "the id of the task is empty", hint="give its id")
-    return Call("GET", session_path(session, f"plan/tasks/{quote(task_id, safe='')}"))
+    @Op
+    def change_plan(self, session: str, text: str) -> Steps[PlanView]:
+        """Ask the plan's team lead (an agent) for another draft. Raises AnswerUnwanted."""
+        call = post(session_path(session, "plan/changes"), {"text": text})
+        return self._change(session, call, lambda plan: plan.state == "planning")
 
+    @Op
+    def decide_proposal(self, session: str, proposal: str, *, accept: bool) -> Steps[PlanView]:
+        """Accept or refuse a task or edit that was proposed for a plan. Raises PlanRefused."""
+        if not proposal:
+            raise local_error(
+                Kind.PLAN_REFUSED,
+                "the id of the proposal is empty",
+                hint=f"`leadhand plan proposals {session}` lists them",
+            )
+        path = session_path(session, f"plan/proposals/{quote(proposal, safe='')}")
+        wanted = (proposal, "accepted" if accept else "refused")
+        return self._change(
+            session,
+            post(path, {"accept": accept}),
+            lambda plan: any((one.id, one.status) == wanted for one in plan.proposals),
+        )
 
-def own_task(session: str) -> Call:
-    """Builds the request for the task that a child session carries out."""
-    return Call("GET", session_path(session, "task"))
+    @Op
+    def own_task(self, session: str) -> Ask[TaskView]:
+        """Get the task of its parent's plan that a child session carries out. Raises NoPlan."""
+        return reads(TaskView, get(session_path(session, "task")))
 
+    @Op
+    def report(
+        self,
+        session: str,
+        status: str,
+        *,
+        pr_url: str | None = None,
+        notes: str | None = None,
+        proposals: Sequence[Proposal | Mapping[str, Any]] = (),
+    ) -> Ask[ReportView]:
+        """Report the status of the task that a child session carries out to its parent's plan.
 
-def editing(session: str, operations: Operations, seen: PlanView | int | None) -> Change:
-    """Builds the request that edits a plan's tasks, if the plan is unchanged since `seen`.
+        `status` is pending, in_progress, completed, failed or blocked. Raises NoPlan if the
+        session carries out no task, and ReportLate if it came too late.
+        """
+        fields = {"status": status, "pr_url": pr_url, "notes": notes, "proposals": (*proposals,)}
+        try:
+            found = TaskReport.model_validate({name: one for name, one in fields.items() if one})
+        except ValidationError as error:
+            raise local_error(Kind.INVALID, first_error(error)) from None
+        body = found.model_dump(mode="json", exclude_unset=True)
+        return reads(ReportView, post(session_path(session, "reports"), body, idempotent()))
 
-    Raises RequestInvalid for faulty operations.
-    """
-    try:
-        edit = PlanEdit.model_validate({"operations": tuple(operations)})
-    except ValidationError as error:
-        raise local_error(Kind.INVALID, first_error(error)) from None
-    content = _JSON.dump_json({"operations": [fields_of(one) for one in edit.operations]})
-    path, headers = session_path(session, "plan"), _if_match(seen)
-    call = Call("PATCH", path, headers=headers, content=content)
-    return Change(call, session, lambda plan: shows(plan, edit))
+    @Op
+    def worktrees(self, session: str) -> Ask[list[WorktreeView]]:
+        """List the work folders of a plan's tasks, in plan order, or a session's own work folder.
+
+        Raises NoPlan for a session that has neither.
+        """
+        return items(Page[WorktreeView], get(session_path(session, "worktrees")))
+
+    @Op
+    def all_worktrees(self) -> Steps[list[WorktreeView]]:
+        """List the work folders (git worktrees or copies) of all sessions, newest first."""
+        found: list[WorktreeView] = []
+        cursor: str | None = None
+        while True:
+            page = yield from reads(Page[WorktreeView], get("/v1/worktrees", cursor=cursor))
+            found += page.items
+            cursor = page.next
+            if cursor is None:
+                return found
+
+    @Op
+    def audit_worktrees(self, *, repair: bool = False) -> Ask[FolderAuditView]:
+        """Start on each worker host a session that compares the work folders with the store.
+
+        Wait for each session's end: its result text is a `FolderFindings` as JSON. With `repair`
+        what can be repaired is; what holds work that is nowhere else stays. Needs the scope admin.
+        """
+        return reads(FolderAuditView, post("/v1/worktrees/audit", {"repair": repair}))
+
+    @Op
+    def clean_worktrees(
+        self, session: str, tasks: Sequence[str] = (), *, force: bool = False
+    ) -> Ask[CleaningView]:
+        """Start a session that removes the work folders of a plan's ended tasks: of all or some.
+
+        The folder that an ended session has to itself is removed as well.
+
+        A folder with changes or commits that are nowhere else stays, unless `force` is given; then
+        its changes are committed, and its branch stays. Wait for the session's end, and read
+        `worktrees` for what became of each. Raises PlanRefused.
+        """
+        body = {"tasks": list(tasks), "force": force}
+        return reads(CleaningView, post(session_path(session, "worktrees/clean"), body))
+
+    @Op
+    def merges(self, session: str) -> Ask[list[MergeView]]:
+        """List the merges of a plan's accepted tasks, in the order of the plan. Raises NoPlan."""
+        return items(Page[MergeView], get(session_path(session, "merges")))
+
+    @Op
+    def apply_plan(self, session: str, *, branch: str | None = None) -> Ask[HomeView]:
+        """Start a session that fast-forwards a branch of the user's to the plan's merged work.
+
+        By default it is the branch that is checked out in the plan's folder. Wait for the session's
+        end: it fails with the reason if the branch must be left alone. Raises PlanRefused.
+        """
+        return reads(HomeView, post(session_path(session, "plan/apply"), {"branch": branch}))
+
+    @Op
+    def diff_plan(
+        self, session: str, *, task: str | None = None, unmerged: bool = False
+    ) -> Ask[HomeView]:
+        """Start a session whose result text is the diff of a plan or of one of its tasks.
+
+        With `unmerged` it has what is not merged yet. Raises PlanRefused.
+        """
+        body = {"task": task, "unmerged": unmerged}
+        return reads(HomeView, post(session_path(session, "plan/diff"), body))
+
+    @Op
+    def apply(
+        self,
+        session: str,
+        *,
+        force: bool = False,
+        recheck: Literal["commands", "all", "none"] = "commands",
+        env: Mapping[str, str] | None = None,
+    ) -> Steps[ApplyingView]:
+        """Start a session that applies another session's work to the folder where that started.
+
+        For sessions with `worktree`. With `force` also work that was not accepted. `recheck` says
+        which of its checkers judge the merged work, if that is another tree than they saw: those
+        that are no agents, all, or none; they get the variables `env`, as of `submit`. Wait for the
+        end of the session that is returned: it fails with the reason if nothing was applied.
+        Raises ControlRefused.
+        """
+        body = yield from self._with_environment({"force": force, "recheck": recheck}, env)
+        return (yield from reads(ApplyingView, post(session_path(session, "apply"), body)))
+
+    def _change(
+        self, session: str, call: Call, is_done: Callable[[PlanView], bool]
+    ) -> Steps[PlanView]:
+        """Change a plan; a call that was repeated may have been carried out before."""
+        answer: Answer = yield call
+        try:
+            return parsed(PlanView, answer)
+        except (AnswerUnwanted, PlanRefused, PlanChanged):
+            if answer.repeated:
+                view = yield from self.plan(session)
+                if is_done(view):
+                    return view
+            raise
 
 
 def _if_match(seen: PlanView | int | None) -> dict[str, str]:
     """The header by which a change is refused if the plan is not the one that was read."""
     version = seen.version if isinstance(seen, PlanView) else seen
     return {} if version is None else {"If-Match": plan_etag(version)}
-
-
-def approval(session: str, seen: PlanView | int | None = None) -> Change:
-    """Builds the request that approves the draft of a plan, if unchanged since `seen`."""
-    path, headers = session_path(session, "plan/approve"), _if_match(seen)
-    call = Call("POST", path, headers=headers, content=b"{}")
-    return Change(call, session, lambda plan: plan.state in ("executing", "ended"))
-
-
-def change(session: str, text: str) -> Change:
-    """Builds the request that asks a plan's team lead for another draft, according to a text."""
-    content = _JSON.dump_json({"text": text})
-    call = Call("POST", session_path(session, "plan/changes"), content=content)
-    return Change(call, session, lambda plan: plan.state == "planning")
-
-
-def decision(session: str, proposal: str, *, accept: bool) -> Change:
-    """Builds the request that accepts or refuses a task that was proposed for a plan."""
-    if not proposal:
-        raise local_error(
-            Kind.PLAN_REFUSED,
-            "the id of the proposal is empty",
-            hint=f"`leadhand plan proposals {session}` lists them",
-        )
-    path = session_path(session, f"plan/proposals/{quote(proposal, safe='')}")
-    wanted = (proposal, "accepted" if accept else "refused")
-    return Change(
-        Call("POST", path, content=_JSON.dump_json({"accept": accept})),
-        session,
-        lambda plan: any((one.id, one.status) == wanted for one in plan.proposals),
-    )
-
-
-def report(
-    session: str,
-    status: str,
-    pr_url: str | None,
-    notes: str | None,
-    proposals: Sequence[Proposal | Mapping[str, Any]],
-) -> Call:
-    """Builds the request that reports the status of a child session's task; safe to repeat.
-
-    Raises RequestInvalid.
-    """
-    given = {"status": status, "pr_url": pr_url, "notes": notes, "proposals": tuple(proposals)}
-    try:
-        found = TaskReport.model_validate({name: one for name, one in given.items() if one})
-    except ValidationError as error:
-        raise local_error(Kind.INVALID, first_error(error)) from None
-    content = _JSON.dump_json(found.model_dump(mode="json", exclude_unset=True))
-    headers = {"Idempotency-Key": uuid.uuid4().hex}
-    return Call("POST", session_path(session, "reports"), headers=headers, content=content)
-
-
-def worktree_list(session: str) -> Call:
-    """Builds the request that lists the work folders of a plan's tasks, or of a session."""
-    return Call("GET", session_path(session, "worktrees"))
-
-
-def cleaning(session: str, tasks: Sequence[str], *, force: bool) -> Call:
-    """Builds the request that starts the removal of work folders of a plan's tasks; repeatable."""
-    content = _JSON.dump_json({"tasks": list(tasks), "force": force})
-    return Call("POST", session_path(session, "worktrees/clean"), content=content)
-
-
-def merge_list(session: str) -> Call:
-    """Builds the request that lists the merges of the tasks of a session's plan."""
-    return Call("GET", session_path(session, "merges"))
-
-
-def every_worktree(cursor: str | None) -> Call:
-    """Builds the request that lists a page of the work folders of all sessions."""
-    params: dict[str, str | int] = {} if cursor is None else {"cursor": cursor}
-    return Call("GET", "/v1/worktrees", params=params)
-
-
-def folder_audit(*, repair: bool) -> Call:
-    """Builds the request that starts an audit of all work folders; it is safe to repeat."""
-    return Call("POST", "/v1/worktrees/audit", content=_JSON.dump_json({"repair": repair}))
-
-
-def plan_applying(session: str, branch: str | None) -> Call:
-    """Builds the request that fast-forwards a branch to a plan's merged work; safe to repeat."""
-    content = _JSON.dump_json({"branch": branch})
-    return Call("POST", session_path(session, "plan/apply"), content=content)
-
-
-def comparison(session: str, task: str | None, *, unmerged: bool) -> Call:
-    """Builds the request that starts a diff of a plan, or of one task, against its base commit."""
-    content = _JSON.dump_json({"task": task, "unmerged": unmerged})
-    return Call("POST", session_path(session, "plan/diff"), content=content)
-
-
-def applying(session: str, **body: Any) -> Call:
-    """Builds the request that applies a session's work to the folder it was started in."""
-    content = _JSON.dump_json(body)
-    return Call("POST", session_path(session, "apply"), content=content)
 
 
 def fields_of(operation: PlanOperation) -> dict[str, Any]:

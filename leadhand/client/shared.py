@@ -1,26 +1,128 @@
-"""The calls about what a tree of sessions shares: named locks and values (pure)."""
+"""The operations on what a tree of sessions shares: named locks and values."""
 
 from __future__ import annotations
 
-import json
 import re
+import time
 import uuid
 from typing import Any
 from urllib.parse import quote
 
-from leadhand.client.calls import Call, Param
+from leadhand.client.calls import Call
+from leadhand.client.driving import Pause
+from leadhand.client.operation import Ask, Op, Operations, Steps
 from leadhand.client.paths import session_path
+from leadhand.client.requests import (
+    dumped,
+    get,
+    given,
+    idempotent,
+    items,
+    post,
+    reads,
+    strictly_dumped,
+    succeeds,
+)
 from leadhand.errors import local_error
 from leadhand.models.patterns import SHARED_NAME, form_of
 from leadhand.models.problems import Kind
-from leadhand.models.views import LockGrant
+from leadhand.models.views import LockGrant, LockRelease, LockView, Page, ValueHead, ValueView
 
 #: Seconds between two calls of one that waits for a lock: at first, and at most. The API keeps its
 #: place in the line for 10 s.
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.1, 1.0
 
 
-def wait_for_lock(session: str, grant: LockGrant) -> tuple[tuple[str, ...], str]:
+class Shared(Operations):
+    """Takes named locks, and reads and stores values, of a session's tree."""
+
+    @Op
+    def locks(self, session: str) -> Ask[list[LockView]]:
+        """List the named locks of a session's tree that are held or waited for."""
+        return items(Page[LockView], get(session_path(session, "locks")))
+
+    @Op
+    def acquire_lock(
+        self, session: str, name: str, *, ttl_s: float = 60.0, wait_s: float | None = 0.0
+    ) -> Steps[LockGrant]:
+        """Take a named lock of a session's tree, waiting at most `wait_s`. Raises LockTaken.
+
+        `wait_s` is None to wait forever. With the token of a body the lock belongs to its attempt,
+        otherwise to the session; it is freed with its owner, and `ttl_s` after the last renewal.
+        Raises LockTaken if another one has it, and LockRefused. After a few seconds `say` of the
+        client is called with who has it.
+        """
+        since = time.monotonic()
+        path, pause_s = session_path(session, "locks"), FIRST_WAIT_S
+        body = {"name": _checked(name, "name"), "holder": uuid.uuid4().hex, "ttl_s": ttl_s}
+        end = None if wait_s is None else since + wait_s
+        while True:
+            queue = end is None or time.monotonic() < end
+            grant = yield from reads(LockGrant, post(path, {**body, "queue": queue}))
+            if grant.state == "held":
+                return grant
+            if time.monotonic() - since >= self.troubles.patience_s:
+                self.troubles.note_wait(*_wait_for_lock(session, grant))
+            left_s = pause_s if end is None else max(0.0, end - time.monotonic())
+            yield Pause(min(pause_s, left_s))
+            pause_s = min(2 * pause_s, LONGEST_WAIT_S)
+
+    @Op
+    def renew_lock(self, session: str, grant: LockGrant, *, ttl_s: float = 60.0) -> Ask[LockGrant]:
+        """Extend a held lock to `ttl_s` seconds from now. Raises LockLost if its time is over."""
+        body = {"holder": grant.holder, "fence": grant.fence or 0, "ttl_s": ttl_s}
+        path = _path(session, "locks", grant.name, "name")
+        return reads(LockGrant, Call("PUT", path, content=dumped(body)))
+
+    @Op
+    def release_lock(self, session: str, grant: LockGrant) -> Steps[bool]:
+        """Release a lock. Returns False if it was no longer held."""
+        path = _path(session, "locks", grant.name, "name")
+        call = Call("DELETE", path, params={"holder": grant.holder})
+        return (yield from reads(LockRelease, call)).released
+
+    @Op
+    def values(
+        self,
+        session: str,
+        *,
+        prefix: str = "",
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> Ask[Page[ValueHead]]:
+        """List a page of the keys (not the values) that a session's tree shares, sorted by name."""
+        path = session_path(session, "kv")
+        return reads(Page[ValueHead], get(path, prefix=prefix or None, limit=limit, cursor=cursor))
+
+    @Op
+    def value(self, session: str, key: str) -> Ask[ValueView]:
+        """Read a value that a session's tree shares, by its key. Raises ValueUnknown."""
+        return reads(ValueView, get(_path(session, "kv", key, "key")))
+
+    @Op
+    def set_value(
+        self, session: str, key: str, value: Any, *, if_version: int | None = None
+    ) -> Ask[ValueHead]:
+        """Store a JSON value under a key of a session's tree; `if_version` makes it conditional.
+
+        The value has at most 64 KiB. With `if_version` it is stored only if that is the version as
+        it is now; 0: there is none. Raises ValueChanged, ValueRefused.
+        """
+        content = strictly_dumped({"value": value, **given(if_version=if_version)})
+        path = _path(session, "kv", key, "key")
+        return reads(ValueHead, Call("PUT", path, headers=idempotent(), content=content))
+
+    @Op
+    def delete_value(self, session: str, key: str, *, if_version: int | None = None) -> Ask[None]:
+        """Delete a value of a session's tree by its key; no error if there is none.
+
+        With `if_version` only if that is its version. Raises ValueChanged, ValueRefused.
+        """
+        path, params = _path(session, "kv", key, "key"), given(if_version=if_version)
+        return succeeds(Call("DELETE", path, params=params, headers=idempotent()))
+
+
+def _wait_for_lock(session: str, grant: LockGrant) -> tuple[tuple[str, ...], str]:
     """Returns what keeps a waiter from a lock: a key that tells it from others, and a sentence."""
     owner = grant.held_by
     if owner is None:
@@ -28,53 +130,6 @@ def wait_for_lock(session: str, grant: LockGrant) -> tuple[tuple[str, ...], str]
     at = f" ({owner.address})" if owner.address else ""
     text = f"waiting for lock {grant.name!r}, held by session {owner.session}{at}"
     return (session, grant.name, owner.session, owner.address or ""), text
-
-
-def lock_list(session: str) -> Call:
-    """Builds the request that lists the named locks of a session's tree."""
-    return Call("GET", session_path(session, "locks"))
-
-
-def acquisition(session: str, name: str, holder: str, *, ttl_s: float, queue: bool) -> Call:
-    """Builds the request that takes a named lock for a holder; with `queue`, it waits in line."""
-    body = {"name": _checked(name, "name"), "holder": holder, "ttl_s": ttl_s, "queue": queue}
-    return Call("POST", session_path(session, "locks"), content=_json(body))
-
-
-def renewal(session: str, name: str, holder: str, *, fence: int, ttl_s: float) -> Call:
-    """Builds the request that extends a held lock to `ttl_s` seconds from now."""
-    body = {"holder": holder, "fence": fence, "ttl_s": ttl_s}
-    return Call("PUT", _path(session, "locks", name, "name"), content=_json(body))
-
-
-def release(session: str, name: str, holder: str) -> Call:
-    """Builds the request that releases a lock, or leaves its queue."""
-    return Call("DELETE", _path(session, "locks", name, "name"), params={"holder": holder})
-
-
-def key_list(session: str, prefix: str, limit: int | None, cursor: str | None) -> Call:
-    """Builds the request that lists a page of the keys that a session's tree shares."""
-    given = {"prefix": prefix or None, "limit": limit, "cursor": cursor}
-    params: dict[str, Param] = {name: one for name, one in given.items() if one is not None}
-    return Call("GET", session_path(session, "kv"), params=params)
-
-
-def reading(session: str, key: str) -> Call:
-    """Builds the request that reads a value that a session's tree shares, by its key."""
-    return Call("GET", _path(session, "kv", key, "key"))
-
-
-def storing(session: str, key: str, value: Any, if_version: int | None) -> Call:
-    """Builds the request that stores a shared value under a key; a repeat is executed once."""
-    body = {"value": value} | ({} if if_version is None else {"if_version": if_version})
-    path = _path(session, "kv", key, "key")
-    return Call("PUT", path, headers=_key(), content=_json(body))
-
-
-def deletion(session: str, key: str, if_version: int | None) -> Call:
-    """Builds the request that deletes a shared value by its key; a repeat is executed once."""
-    params = {} if if_version is None else {"if_version": if_version}
-    return Call("DELETE", _path(session, "kv", key, "key"), headers=_key(), params=params)
 
 
 def _path(session: str, noun: str, name: str, field: str) -> str:
@@ -87,11 +142,3 @@ def _checked(name: str, field: str) -> str:
         hint = f"give {form_of(SHARED_NAME)}"
         raise local_error(Kind.INVALID, f"{field} is {name[:80]!r}", hint=hint, field=field)
     return name
-
-
-def _key() -> dict[str, str]:
-    return {"Idempotency-Key": uuid.uuid4().hex}
-
-
-def _json(body: Any) -> bytes:
-    return json.dumps(body, allow_nan=False).encode()

@@ -22,7 +22,7 @@ from mcp.types import (
 from mcp.types import Tool as ToolEntry
 from pydantic import BaseModel, ValidationError
 
-from leadhand.client.async_client import AsyncClient
+from leadhand.client.client import AsyncClient
 from leadhand.errors import LeadhandError
 from leadhand.mcp.stack_tools import STACK_TOOLS
 from leadhand.mcp.tools import TOOLS, Calls, Tool, ToolRefused

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, get_args
 from pydantic import BaseModel
 
 from leadhand.callables import as_doer
-from leadhand.client.async_client import AsyncClient
+from leadhand.client.client import AsyncClient
 from leadhand.client.questions import answer_in, question_of
 from leadhand.errors import LockLost, NoPlan, WaitTimedOut
 from leadhand.loop import loop_document

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from leadhand.client.async_client import AsyncClient
+from leadhand.client.client import AsyncClient
 from leadhand.models.views.work import WorkGrant
 from leadhand.research.errors import AgentError
 from leadhand.research.models import WorkflowStep

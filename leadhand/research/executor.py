@@ -12,8 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from leadhand.client.async_client import AsyncClient
-from leadhand.client.client import Client
+from leadhand.client.client import AsyncClient, Client
 from leadhand.errors import ArtifactUnknown, IdempotencyConflict, LeadhandError, SessionUnknown
 from leadhand.models.views import ResultView, SessionView
 from leadhand.models.views.work import SettledView, WorkGrant

@@ -14,8 +14,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TypeVar
 
-from leadhand.client.async_client import AsyncClient
-from leadhand.client.client import Client
+from leadhand.client.client import AsyncClient, Client
 from leadhand.errors import ApiAway, Refused, SessionUnknown, TokenRefused, Unavailable
 from leadhand.models.local_work import LOST_AFTER_S, VALUE_CHARACTERS, ClaimWork, SettleWork
 from leadhand.models.views.work import SettledView, WorkGrant, WorkView

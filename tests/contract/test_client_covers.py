@@ -7,8 +7,7 @@ import inspect
 import pytest
 
 from api.operations import OPERATIONS
-from leadhand.client.async_client import AsyncClient
-from leadhand.client.client import Client
+from leadhand.client.client import AsyncClient, Client
 
 #: Endpoint -> the clients' method for it, where it is not called as the endpoint ends.
 METHODS = {

@@ -17,8 +17,7 @@ from app.artifacts import errors as artifact_errors
 from app.domain import plan_errors, shared_errors, stack_errors
 from app.domain.messages import MessageRefused
 from app.domain.tree_limits import TreeLimitReached
-from leadhand.client.operator.limits import path_of
-from leadhand.client.operator.tokens import revocation
+from leadhand.client.fleet import limit_path, token_path
 from leadhand.client.paths import flow_path, session_path
 from leadhand.errors import Refused, error_for
 from leadhand.models.problems import FieldProblem, Kind, Problem
@@ -114,8 +113,8 @@ ERRORS: dict[str, Exception] = {
 CALLS: dict[str, Callable[[], object]] = {
     "client: session": lambda: session_path("no id"),
     "client: flow": lambda: flow_path(""),
-    "client: limit": lambda: path_of("nothing"),
-    "client: token": lambda: revocation("no id"),
+    "client: limit": lambda: limit_path("nothing"),
+    "client: token": lambda: token_path("no id"),
 }
 
 

@@ -19,7 +19,7 @@ from app.errors import KeyDamaged
 from app.operations.audit import Audit
 from app.operations.named_locks import LockCall
 from app.store.session_index import KINDS
-from leadhand.client.operator.audits import combine_audits
+from leadhand.client.fleet import combine_audits
 from leadhand.models.views import Finding, FsckView, LockGrant
 from leadhand.models.views import FsckView as Found
 from tests.engine.children.test_children import family

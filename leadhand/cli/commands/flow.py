@@ -16,7 +16,7 @@ from leadhand.cli.loop_options import protect_option
 from leadhand.cli.worktree_option import worktree_field, worktree_option
 
 if TYPE_CHECKING:
-    from leadhand.client.origin import ParentEnd
+    from leadhand.client.submit import ParentEnd
     from leadhand.flows.documents import FlowRun
     from leadhand.models.views import SessionView
 

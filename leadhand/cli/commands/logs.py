@@ -36,8 +36,8 @@ def logs_command(*, session: str, follow: bool, output: bool, as_json: bool) -> 
     from leadhand.cli.render.output_text import OutputLines
     from leadhand.cli.render.progress import apply_event
     from leadhand.cli.render.session_text import head_line
-    from leadhand.client.event_trail import OUTPUT
-    from leadhand.client.troubles.watch import IN_EVENTS, reporting_troubles
+    from leadhand.client.events import OUTPUT
+    from leadhand.client.waiting import IN_EVENTS, reporting_troubles
 
     with open_client(needs_worker=False) as client, ExitStack() as stack:
         view = client.session(session)
@@ -65,7 +65,7 @@ def logs_command(*, session: str, follow: bool, output: bool, as_json: bool) -> 
 def _lines(event: Event, picture: Picture, written: OutputLines) -> Iterable[str]:
     """The lines of an event; `picture` is the session after it."""
     from leadhand.cli.render.live_text import sentence
-    from leadhand.client.event_trail import OUTPUT
+    from leadhand.client.events import OUTPUT
 
     if event.type == OUTPUT:
         return written.lines(event)

@@ -15,7 +15,7 @@ def mcp_command() -> int:
     import asyncio
 
     from leadhand.cli.connect import reach, tell
-    from leadhand.client.async_client import AsyncClient
+    from leadhand.client.client import AsyncClient
     from leadhand.mcp.server import serve
     from leadhand.settings import ClientSettings
 

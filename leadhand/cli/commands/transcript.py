@@ -25,7 +25,7 @@ def transcript_command(*, session: str, follow: bool, markdown: bool, as_json: b
     """
     from leadhand.cli.connect import open_client, tell
     from leadhand.cli.leave_running import following
-    from leadhand.client.troubles.watch import reporting_troubles
+    from leadhand.client.waiting import reporting_troubles
 
     if markdown and (follow or as_json):
         raise click.UsageError("--markdown prints one document; leave out --follow and --json")

@@ -33,7 +33,7 @@ def wait_command(
     from leadhand.cli.leave_running import leaving_running
     from leadhand.cli.questions import ASKED, answering_questions
     from leadhand.cli.render.session_text import head_line
-    from leadhand.client.troubles.watch import reporting_troubles
+    from leadhand.client.waiting import reporting_troubles
 
     with open_client() as client:
         views = [client.session(session) for session in dict.fromkeys(sessions)]

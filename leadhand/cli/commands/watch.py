@@ -17,7 +17,7 @@ def watch_command(*, session: str) -> int:
     from leadhand.cli.questions import answering_questions
     from leadhand.cli.render.live import screen_for
     from leadhand.cli.render.result_text import ending
-    from leadhand.client.troubles.watch import IN_EVENTS, reporting_troubles
+    from leadhand.client.waiting import IN_EVENTS, reporting_troubles
 
     with open_client() as client:
         view = client.session(session)

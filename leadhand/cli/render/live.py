@@ -18,7 +18,7 @@ from leadhand.cli.render.output_text import Tail
 from leadhand.cli.render.progress import Picture, apply_event
 from leadhand.cli.render.session_text import head_line
 from leadhand.cli.render.terminal import raw
-from leadhand.client.event_trail import OUTPUT
+from leadhand.client.events import OUTPUT
 from leadhand.models.text import escape_controls
 from leadhand.models.views import Event, SessionView
 

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from leadhand.client.async_client import AsyncClient
-from leadhand.client.client import Client
+from leadhand.client.client import AsyncClient, Client
 from leadhand.errors import Unavailable
 from tests.integration.api.test_api_process import LOOP, TOKEN, running
 

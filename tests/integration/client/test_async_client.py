@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from leadhand.client.async_client import AsyncClient
-from leadhand.client.client import Client
-from leadhand.client.requests import SessionsWanted
+from leadhand.client.client import AsyncClient, Client
+from leadhand.client.sessions import SessionsWanted
 from leadhand.errors import (
     ApiAway,
     ControlRefused,

@@ -10,11 +10,8 @@ from itertools import pairwise
 
 import pytest
 
-from leadhand.client.async_client import AsyncClient
-from leadhand.client.client import Client
-from leadhand.client.troubles import watch
-from leadhand.client.troubles.report import TroubleReport
-from leadhand.client.troubles.watch import IN_EVENTS, reporting_troubles
+from leadhand.client.client import AsyncClient, Client
+from leadhand.client.waiting import IN_EVENTS, TroubleReport, reporting_troubles
 from leadhand.models.views import ExplainView, Wait
 from leadhand.run import wait_for_session
 from tests.http_world import LOOP, TOKEN, Served, served
@@ -78,7 +75,7 @@ def test_asynchronous_wait_says_a_trouble_once(api: Served, session: str) -> Non
 def test_command_that_waits_says_a_trouble_once(
     api: Served, session: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch, "EVERY_S", 0.05)
+    monkeypatch.setattr("leadhand.client.waiting.EVERY_S", 0.05)
     said = Said()
     with (
         Client(api.url, TOKEN, say=said) as client,
@@ -116,7 +113,7 @@ def test_wait_says_once_for_what_it_waits(api: Served, waiting: str) -> None:
 def test_command_that_shows_events_says_only_what_these_do_not_have(
     api: Served, waiting: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch, "EVERY_S", 0.05)
+    monkeypatch.setattr("leadhand.client.waiting.EVERY_S", 0.05)
     said = Said()
     with Client(api.url, TOKEN, say=said) as client:
         client.troubles.patience_s = 0
@@ -134,7 +131,7 @@ def test_command_that_shows_events_says_only_what_these_do_not_have(
 def test_command_that_shows_no_events_says_which_step_runs(
     api: Served, session: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch, "EVERY_S", 0.05)
+    monkeypatch.setattr("leadhand.client.waiting.EVERY_S", 0.05)
     expire_worker(api.engine, "full")
     said = Said()
     grant = claim(api.engine, session)

@@ -37,7 +37,7 @@ def inbox_command(
     """
     from leadhand.cli.connect import open_client, tell
     from leadhand.cli.leave_running import following
-    from leadhand.client.troubles.watch import reporting_troubles
+    from leadhand.client.waiting import reporting_troubles
     from leadhand.settings import ClientSettings
 
     if take and (follow or unread):

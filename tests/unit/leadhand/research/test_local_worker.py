@@ -9,8 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from leadhand.client.async_client import AsyncClient
-from leadhand.client.client import Client
+from leadhand.client.client import AsyncClient, Client
 from leadhand.errors import ApiAway, RequestInvalid
 from leadhand.models.local_work import ClaimWork, SettleWork
 from leadhand.models.problems import Kind, Problem

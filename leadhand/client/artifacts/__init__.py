@@ -1,3 +1,0 @@
-"""The operations of the clients on artifacts."""
-
-from __future__ import annotations

@@ -1,3 +1,0 @@
-"""The operation of the clients that submits many documents."""
-
-from __future__ import annotations

@@ -1,1 +1,0 @@
-"""The calls that operators make: limits, tokens and statistics (pure)."""

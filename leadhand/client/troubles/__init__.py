@@ -1,1 +1,0 @@
-"""Troubles of the services while a client waits: how they are noticed and reported."""
