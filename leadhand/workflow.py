@@ -58,7 +58,7 @@ class Phase:
     checker_timeout_s: float = CHECK_TIMEOUT_S
     doer_attempts: int = 1
     conversation: Conversation = "fresh"
-    baseline: bool = False
+    baseline: bool = True
     protected: Sequence[str | Protected | Mapping[str, Any]] = ()
     result: PhaseResult | None = None
 
@@ -135,7 +135,7 @@ class Workflow:
         checker_timeout_s: float = CHECK_TIMEOUT_S,
         doer_attempts: int = 1,
         conversation: Conversation = "fresh",
-        baseline: bool = False,
+        baseline: bool = True,
         protected: Sequence[str | Protected | Mapping[str, Any]] = (),
     ) -> Phase:
         """Add a phase (a loop of a doer and its checkers) and return it; ValueError if invalid."""

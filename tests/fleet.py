@@ -88,7 +88,13 @@ class Fleet:
 
     def submitted(self, *checkers: str, **fields: object) -> str:
         """Submit a loop with any doer."""
-        given = {"task": "make it good", "cwd": str(self.folder), "checkers": checkers, **fields}
+        given = {
+            "task": "make it good",
+            "cwd": str(self.folder),
+            "baseline": False,
+            "checkers": checkers,
+            **fields,
+        }
         return self.engine.submit.document(LoopDocument.model_validate(given)).session
 
     def workflow(self, doer: str, *phases: dict[str, object]) -> str:

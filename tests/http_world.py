@@ -23,7 +23,13 @@ ROOT = Path(__file__).parent.parent
 TOKEN = "the operator's own"
 SECRET = "signs what sessions run"
 HEADERS = {"Authorization": f"Bearer {TOKEN}"}
-LOOP = {"kind": "loop", "task": "write it", "checker": "true", "doer": {"command": "true"}}
+LOOP = {
+    "kind": "loop",
+    "task": "write it",
+    "baseline": False,
+    "checker": "true",
+    "doer": {"command": "true"},
+}
 #: The fewest threads that an API process may have, and the event streams that it then serves.
 FEW_THREADS, FEW_STREAMS = 24, 8
 

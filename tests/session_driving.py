@@ -39,15 +39,20 @@ def claim(engine: Engine, session: str, *, worker: str = "w1/1") -> Grant:
     return answer.grants[0]
 
 
-def settle(engine: Engine, session: str, grant: Grant, verdict: str = "accept") -> None:
-    """Settle an attempt, and the quick steps that the store grants together with the reply."""
+def settle(
+    engine: Engine, session: str, grant: Grant, verdict: str = "accept", value: JsonValue = None
+) -> None:
+    """Settle an attempt, and the quick steps that the store grants together with the reply.
+
+    The outcomes of checks and judges have the value.
+    """
     ref, grants = ref_of(engine, session), [grant]
     while grants:
         held = grants.pop()
         work = engine.attempts.work(ref, held)
-        given = {"word": "succeeded", "text": "# done"}
+        given: dict[str, JsonValue] = {"word": "succeeded", "text": "# done"}
         if work.step.action is not Action.AGENT:
-            given = {"word": "succeeded", "verdict": verdict}
+            given = {"word": "succeeded", "verdict": verdict, "value": value}
         reply = engine.attempts.settle(
             work, Outcome.model_validate(given), take=["n" + held.nonce], worker="w1/1"
         )

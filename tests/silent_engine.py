@@ -73,5 +73,11 @@ def engine_without_store() -> Engine:
 
 def loop(**more: object) -> LoopDocument:
     """A loop whose steps no worker carries out."""
-    given = {"task": "x", "doer": {"command": "true"}, "checkers": ["true"], **more}
+    given = {
+        "task": "x",
+        "doer": {"command": "true"},
+        "baseline": False,
+        "checkers": ["true"],
+        **more,
+    }
     return LoopDocument.model_validate(given)

@@ -38,14 +38,15 @@ def compile_loop(document: LoopDocument) -> Program:
         prior=[],
         has_folder=document.cwd is not None,
     )
+    before = _before(document)
     loop = Loop(
         id="loop",
         body=body,
+        needs=_needs_of_loop(before),
         max_iterations=document.max_iterations,
         result="do",
         no_progress=document.no_progress,
     )
-    before = (*_protected(document), *_baseline(document))
     return Program(name=document.label or "loop", body=(*before, loop))
 
 
@@ -54,19 +55,24 @@ def compile_workflow(document: WorkflowDocument) -> Program:
     ids = {phase.name: _phase_id(n, phase.name) for n, phase in enumerate(document.phases, 1)}
     loops: list[Node] = []
     before: str | None = None
-    for phase in document.phases:
+    for number, phase in enumerate(document.phases, 1):
         sources = phase.pipe_from or ((before,) if before else ())
-        loops += [
-            *_protected(phase, ids[phase.name]),
-            *_baseline(phase, ids[phase.name]),
-            _phase(document, phase, ids, sources),
-        ]
+        steps = _before(phase, ids[phase.name], () if before is None else (ids[before],))
+        loop = _phase(
+            document, phase, ids, sources, later=_commands(document.phases[number : number + 1])
+        )
+        loops += [*steps, loop.model_copy(update={"needs": _needs_of_loop(steps)})]
         before = phase.name
     return Program(name=document.name, body=tuple(loops))
 
 
 def _phase(
-    document: WorkflowDocument, phase: PhaseDocument, ids: dict[str, str], sources: tuple[str, ...]
+    document: WorkflowDocument,
+    phase: PhaseDocument,
+    ids: dict[str, str],
+    sources: tuple[str, ...],
+    *,
+    later: frozenset[str],
 ) -> Loop:
     prior: list[JsonValue] = [
         {
@@ -87,6 +93,7 @@ def _phase(
             prior=prior,
             has_folder=document.cwd is not None,
             id_=ids[phase.name],
+            later=later,
         ),
         max_iterations=phase.max_iterations,
         on_fail=OnFail(phase.on_fail.partition(":")[0]),
@@ -105,7 +112,28 @@ def _is_reserved(name: str) -> bool:
     return name.startswith(("phase-", "base.", "protect")) or name in RESERVED
 
 
-def _protected(loop: LoopDocument | PhaseDocument, phase: str = "") -> tuple[Step, ...]:
+def _before(
+    loop: LoopDocument | PhaseDocument, phase: str = "", needs: tuple[str, ...] = ()
+) -> tuple[Step, ...]:
+    """The steps directly before a loop: its commands side by side, then the protected files.
+
+    What a command changes there is not the doer's, so the files are recorded after it.
+    """
+    checks = _baseline(loop, phase, needs)
+    after = {"needs": _names(checks)}
+    return (*checks, *(step.model_copy(update=after) for step in _protected(loop, phase)))
+
+
+def _needs_of_loop(before: tuple[Step, ...]) -> tuple[str, ...] | None:
+    """What a loop waits for, by the steps directly before it; None for the node before."""
+    return _names(tuple(step for step in before if "protect" in step.inputs)) or _names(before)
+
+
+def _names(steps: tuple[Step, ...]) -> tuple[str, ...] | None:
+    return tuple(step.id for step in steps) or None
+
+
+def _protected(loop: LoopDocument | PhaseDocument, phase: str) -> tuple[Step, ...]:
     """The step before a loop that records the protected files."""
     files = _protected_files(loop)
     label = f"protected files before {phase or 'the work'}"
@@ -121,14 +149,17 @@ def _protect_id(phase: str) -> str:
     return _short_id(f"protect.{phase}" if phase else "protect")
 
 
-def _baseline(loop: LoopDocument | PhaseDocument, phase: str = "") -> tuple[Step, ...]:
-    """The steps directly before a loop that run its commands on the work as it is then."""
-    if not loop.baseline or not loop.max_iterations:
+def _baseline(
+    loop: LoopDocument | PhaseDocument, phase: str, needs: tuple[str, ...]
+) -> tuple[Step, ...]:
+    """The steps before a loop that run its commands on the work as it is then."""
+    if not _has_baseline(loop):
         return ()
     return tuple(
         Step(
             id=_base_id(name, phase),
             action=Action.CHECK,
+            needs=needs,
             folder=True,
             timeout_s=checker.timeout_s,
             label=f"{name} before {phase or 'the work'}",
@@ -137,6 +168,23 @@ def _baseline(loop: LoopDocument | PhaseDocument, phase: str = "") -> tuple[Step
         for name, checker in zip(check_names(loop.checkers), loop.checkers, strict=True)
         if _has_command(checker)
     )
+
+
+def _commands(phases: Sequence[PhaseDocument]) -> frozenset[str]:
+    """The commands and rubrics that run before the work of these phases."""
+    checkers = (one for phase in phases if _has_baseline(phase) for one in phase.checkers)
+    return frozenset(str(one.command or one.rubric) for one in checkers if _has_command(one))
+
+
+def _keeping(check: Step, checker: Checker, later: frozenset[str]) -> Step:
+    """A check whose end is kept, if the same command runs before the work of a later phase."""
+    if (checker.command or checker.rubric) not in later or not _has_command(checker):
+        return check
+    return check.model_copy(update={"inputs": {**check.inputs, "keeps": True}})
+
+
+def _has_baseline(loop: LoopDocument | PhaseDocument) -> bool:
+    return loop.baseline and loop.max_iterations > 0
 
 
 def _has_command(checker: Checker) -> bool:
@@ -163,6 +211,7 @@ def _body(
     prior: list[JsonValue],
     has_folder: bool,
     id_: str = "",
+    later: frozenset[str] = frozenset(),
 ) -> tuple[Step, ...]:
     do = _do(loop, doer=doer, model=model, phase=phase, prior=prior, id_=id_)
     names = check_names(loop.checkers)
@@ -171,6 +220,7 @@ def _body(
         _check(loop, doer, name, checker, model=model, phase=phase, id_=id_, needs=needs[name])
         for name, checker in zip(names, loop.checkers, strict=True)
     )
+    checks = tuple(_keeping(*each, later) for each in zip(checks, loop.checkers, strict=True))
     return (do, *checks, _judge(loop, names, checks, has_folder=has_folder))
 
 
@@ -256,7 +306,7 @@ def _check(
     if asks and checker.model is None and (loop.checker_model or theirs):
         checker = checker.model_copy(update={"model": loop.checker_model or theirs})
     held = loop.quarantine if checker.command is not None else ()
-    has_base = loop.baseline and loop.max_iterations > 0 and _has_command(checker)
+    has_base = _has_baseline(loop) and _has_command(checker)
     return Step(
         id=f"check.{name}",
         action=Action.CHECK,

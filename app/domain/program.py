@@ -324,6 +324,12 @@ def checker_tool(step: Step) -> str | None:
     return None if tool is None else str(tool)
 
 
+def is_before_work(step: Step) -> bool:
+    """Whether a step looks at the work before the first doer of a loop, and judges nothing."""
+    looks = step.inputs.get("is_baseline") is True or "protect" in step.inputs
+    return step.action is Action.CHECK and looks
+
+
 def needs_of(block: tuple[Node, ...]) -> dict[str, tuple[str, ...]]:
     """Returns the nodes that each node of a block depends on; by default the node before it."""
     filled: dict[str, tuple[str, ...]] = {}

@@ -13,7 +13,18 @@ from typing import NamedTuple
 
 from pydantic import JsonValue
 
-from app.domain.program import LOCAL, Action, Loop, Node, OnFail, Program, Step, needs_of, sinks_of
+from app.domain.program import (
+    LOCAL,
+    Action,
+    Loop,
+    Node,
+    OnFail,
+    Program,
+    Step,
+    is_before_work,
+    needs_of,
+    sinks_of,
+)
 from app.domain.records import StoredProgram
 from app.redaction import without_keys
 from leadhand.graphs.retry_errors import TIMEOUT
@@ -236,8 +247,8 @@ def _step(step: Step) -> Route:
         "weight": weight_of(step),
         "size": _work(step),
     }
-    if step.folder:
-        route["folder"] = True
+    flags = {"folder": step.folder, "before_work": is_before_work(step)}
+    route |= {name: True for name, is_set in flags.items() if is_set}
     if step.conversation is not None:
         route["talk"] = step.conversation
     if step.origin is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from app.domain.reasons import ReasonCode
@@ -63,16 +64,28 @@ def _checks(entry: LedgerEntry) -> Iterator[CheckEvidence]:
             verdict=_text(check.get("verdict")),
             counts=Counts.model_validate(counts) if isinstance(counts, dict) else None,
             digest=entry.digest,
+            baseline=_text(check.get("baseline")),
         )
 
 
 def _words(entries: Sequence[LedgerEntry], field: str) -> dict[str, str]:
     """What the checks have in a field, by the check's name; without those that have nothing."""
+    named = Counter(str(check.get("name")) for entry in entries for check in entry.checks)
     return {
-        str(check.get("name")): str(check[field])
+        name if named[name] == 1 else f"{entry.loop}: {name}": str(check[field])
         for entry in entries
         for check in entry.checks
         if check.get(field) is not None
+        for name in (str(check.get("name")),)
+    }
+
+
+def _lists(entries: Sequence[LedgerEntry], field: str) -> dict[str, list[str]]:
+    return {
+        str(check.get("name")): [str(one) for one in found]
+        for entry in entries
+        for check in entry.checks
+        if isinstance(found := check.get(field), (list, tuple)) and found
     }
 
 
@@ -96,6 +109,8 @@ def _notes(found: Evidence, entries: Sequence[LedgerEntry]) -> Iterator[str]:
             who = "; ".join(f"{one.get('name')} was {one.get('feedback')}" for one in entry.checks)
             yield f"accepted without a check: {who}"
     yield from _notes_on_checks(found)
+    for name, tests in _lists(entries, "quarantined").items():
+        yield f"{name} failed in quarantined tests only: {list_first(tests, _SHOWN)}"
     yield from _notes_on_files(found)
 
 

@@ -11,7 +11,7 @@ from app.domain.addresses import path_of
 from app.domain.folders import is_folder
 from app.domain.ids import SessionRef
 from app.domain.outcomes import failed_child
-from app.domain.program import SCHEMA_VERSION, Action, Loop, Program, Step
+from app.domain.program import SCHEMA_VERSION, Action, Loop, Program, Step, is_before_work
 from app.domain.reasons import Reason, ReasonCode
 from app.domain.records import StepRecord
 from app.domain.routing import full_queue, queue_of
@@ -26,7 +26,14 @@ from app.queries.presenters import budget_lines, own_folder_view
 from app.queries.recovery.suggestions import Ended, suggestions
 from app.queries.shared import named_waits
 from app.queries.shown_status import shown_status
-from app.queries.wait_reasons import Ahead, Around, Holder, wait_for_named_lock, wait_of
+from app.queries.wait_reasons import (
+    LOOKS_FIRST,
+    Ahead,
+    Around,
+    Holder,
+    wait_for_named_lock,
+    wait_of,
+)
 from app.redaction import without_keys
 from app.store.store import Store
 from leadhand.graphs.documents import GraphDocument
@@ -239,6 +246,7 @@ class Explainer:
                 output_ms=written.get(f"{address}#{record.fence}"),
                 trouble=troubles.get(f"{address}#{record.fence}"),
                 is_plan=fields["kind"] == "plan",
+                before_work=is_before_work(step),
                 named=named.get((ref.id, address)),
             )
             wait = wait_of(address, step.label or step.id, record, around)
@@ -422,7 +430,7 @@ def _headline(status: str, waits: list[Wait], causes: list[Cause], phase: str) -
     if not waits:
         return "no step is ready, running or parked; run leadhand fsck"
     if not held:
-        return "it is running"
+        return LOOKS_FIRST if waits[0].text.endswith(LOOKS_FIRST) else "it is running"
     first = f"{shlex.join([held[0].address]) if held[0].address else 'it'}: {held[0].text}"
     return first if len(held) == 1 else f"{first}; and {len(held) - 1} more"
 

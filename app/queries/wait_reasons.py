@@ -95,8 +95,14 @@ class Around(NamedTuple):
     trouble: Trouble | None = None
     #: Whether the session is a plan.
     is_plan: bool = False
+    #: Whether the step looks at the work before the first doer.
+    before_work: bool = False
     #: The named lock that the running attempt waits for, and who holds it or is before it.
     named: NamedWait | None = None
+
+
+#: What the loop waits for while a step looks at the work before the first doer.
+LOOKS_FIRST = "it looks at the work before the first doer, which begins after that"
 
 
 def wait_of(address: str, label: str, record: StepRecord, around: Around) -> Wait:
@@ -131,9 +137,10 @@ def _wait_of_running(record: StepRecord, around: Around) -> Wait:
         return wait_for_named_lock(around.named)
     until = f", until {iso(record.deadline)} at most" if record.deadline else ""
     heard = _heartbeat_age(record, around.now_ms) + _output_age(around)
+    what = f"; {LOOKS_FIRST}" if around.before_work else ""
     return Wait(
         why="running",
-        text=f"{attempt} is running{until}{heard}",
+        text=f"{attempt} is running{until}{heard}{what}",
         since=_at(record.since),
         until=_at(record.deadline),
         next=[f"leadhand logs -f --output {around.session}"],

@@ -25,7 +25,7 @@ baseline_option = click.option(
     "--baseline/--no-baseline",
     default=None,
     help="Whether checkers that are commands also run once before the first doer, so that each"
-    " check says whether it was red before the work (no).",
+    " check says whether it was red before the work (yes).",
 )
 protect_option = click.option(
     "--protect",

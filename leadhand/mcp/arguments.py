@@ -154,6 +154,10 @@ class Start(Arguments):
         str | None, Field(min_length=1, description="The folder; by default the current one.")
     ] = None
     max_iterations: Annotated[int | None, Field(ge=1, le=10_000)] = None
+    baseline: Annotated[
+        bool | None,
+        Field(description="Whether its commands also run once before the work (true)."),
+    ] = None
     label: Annotated[str | None, Field(min_length=1, max_length=120)] = None
     key: Annotated[
         str | None,

@@ -142,7 +142,9 @@ class Calls:
 
     async def start_session(self, given: arguments.Start) -> Result:
         """Start a session that runs a loop of a doer and checkers; return it without waiting."""
-        limits = given.model_dump(include={"max_iterations", "label"}, exclude_none=True)
+        limits = given.model_dump(
+            include={"max_iterations", "baseline", "label"}, exclude_none=True
+        )
         try:
             document = loop_document(
                 given.task,

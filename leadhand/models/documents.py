@@ -339,7 +339,7 @@ class _Loop(Document):
     no_progress: Annotated[int, Field(strict=True, ge=0, le=1000)] = DEFAULT_NO_PROGRESS
     #: Whether checkers that are commands run once before the first doer, to tell checks that were
     #: red before the work from those that were green.
-    baseline: StrictBool = False
+    baseline: StrictBool = True
     #: Tests whose failures alone do not make a command refuse the work.
     quarantine: Annotated[tuple[Quarantined, ...], Field(max_length=200)] = ()
     #: Files that the doer must leave as they were before the loop; otherwise the loop, and the

@@ -126,7 +126,7 @@ class PlanDocument(Document, WithEnvironment):
     #: not be checked out or protected.
     target: BranchName | None = None
     #: Of the loops of its tasks: see `LoopDocument`. Resolvers of merges protect files, too.
-    baseline: StrictBool = False
+    baseline: StrictBool = True
     quarantine: Annotated[tuple[Quarantined, ...], Field(max_length=200)] = ()
     protected: Annotated[tuple[Protected, ...], Field(max_length=100)] = ()
     label: Name | None = None

@@ -72,7 +72,13 @@ def draw_inline_checks(rng: Random, doer: dict[str, Any]) -> tuple[End, dict[str
         {"tool": f"{_MODULE}:is_later", "quick": rng.random() < 0.8, "name": f"check{number}"}
         for number in range(rng.randint(1, 4))
     ]
-    document = {"kind": "loop", "task": "work", "doer": doer, "checkers": checkers}
+    document = {
+        "kind": "loop",
+        "task": "work",
+        "doer": doer,
+        "baseline": False,
+        "checkers": checkers,
+    }
     return End(iterations=3), document | {"max_iterations": 4}
 
 

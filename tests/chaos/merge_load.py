@@ -34,7 +34,7 @@ class Merges:
         document = {
             "kind": "plan", "request": "Merge it by chaos.", "tasks": tasks, "refine": False,
             "doer": {"command": self._command("merge")},
-            "checkers": [{"name": "soon", "command": check}],
+            "baseline": False, "checkers": [{"name": "soon", "command": check}],
             "at_once": rng.randint(2, 3), "task_retries": 1, "on_task_failure": "continue",
             "workspace": "worktree",
         }  # fmt: skip

@@ -44,7 +44,8 @@ class Plans:
             tasks[0]["description"] += f" {PROPOSES}extra."
         document = {
             "kind": "plan", "request": "Build it by chaos.", "tasks": tasks, "refine": False,
-            "doer": {"command": self._command("task")}, "checkers": self._checkers(),
+            "doer": {"command": self._command("task")},
+            "baseline": False, "checkers": self._checkers(),
             "at_once": rng.randint(1, 3), "task_retries": rng.randint(0, 1),
             "on_task_failure": "stop" if rng.random() < 0.2 else "continue",
             "proposals": "accept", "workspace": "shared",

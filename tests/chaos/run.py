@@ -211,7 +211,8 @@ def _idle_workers(stack: Stack) -> Iterator[Broken]:
 def _probe(stack: Stack, place: str, number: int) -> str:
     """A session without a folder that takes a moment, so that all slots are wanted."""
     document = LoopDocument.model_validate({
-        "task": "probe", "doer": {"command": "sleep 1"}, "checkers": ["true"], "place": place,
+        "task": "probe", "doer": {"command": "sleep 1"},
+        "baseline": False, "checkers": ["true"], "place": place,
     })  # fmt: skip
     return stack.engine.submit.document(document).session
 

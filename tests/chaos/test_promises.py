@@ -42,6 +42,7 @@ def submit(stack: Stack, seconds: float, *, place: str = "") -> str:
     given = {
         "task": "work",
         "doer": {"command": stack.command("work", seconds)},
+        "baseline": False,
         "checkers": [{"command": stack.command("check", 0, "1:1")}],
         **({"place": place, "cwd": str(stack.folder / place)} if place else {}),
     }

@@ -36,7 +36,13 @@ from workers.artifacts.remote import SCOPES
 from workers.attempt.park import park
 
 OPERATOR, SECRET = "the operator's own", "signs capabilities"
-LOOP = {"kind": "loop", "task": "x", "doer": {"command": "true"}, "checkers": ["true"]}
+LOOP = {
+    "kind": "loop",
+    "task": "x",
+    "doer": {"command": "true"},
+    "baseline": False,
+    "checkers": ["true"],
+}
 FLOW = '{"steps": [{"type": "human", "label": "ask", "question": "Which?"}]}'
 DATA = b"0123456789"
 DIGEST = hashlib.sha256(DATA).hexdigest()

@@ -20,7 +20,13 @@ def world(store_url: str) -> World:
 
 
 def begun(world: World, **more: int) -> SessionRef:
-    given = {"task": "Do it", "checkers": [{"command": "lint"}], "max_iterations": 9, **more}
+    given = {
+        "task": "Do it",
+        "baseline": False,
+        "checkers": [{"command": "lint"}],
+        "max_iterations": 9,
+        **more,
+    }
     program = compile_loop(LoopDocument.model_validate(given))
     id_ = world.engine.submit.program(program, About(kind="loop", name="x")).session
     return SessionRef(id_, id_)

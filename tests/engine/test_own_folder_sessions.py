@@ -24,7 +24,13 @@ from tests.unit.workers.folders.repositories import ENV
 from workers.attempt.park import park
 from workers.folders.root_check import folder_failure
 
-LOOP = {"kind": "loop", "task": "Do it", "doer": {"command": "true"}, "checkers": ["true"]}
+LOOP = {
+    "kind": "loop",
+    "task": "Do it",
+    "doer": {"command": "true"},
+    "baseline": False,
+    "checkers": ["true"],
+}
 DOCUMENT: TypeAdapter[AnyDocument] = TypeAdapter(AnyDocument)
 
 

@@ -24,7 +24,7 @@ def world(store_url: str) -> World:
 
 def begun(world: World, **more: object) -> SessionRef:
     checkers = [{"prompt": "Good?", "name": "critic"}, {"command": "pytest"}]
-    given = {"task": "t", "checkers": checkers, "max_iterations": 5, **more}
+    given = {"task": "t", "baseline": False, "checkers": checkers, "max_iterations": 5, **more}
     program = compile_loop(LoopDocument.model_validate(given))
     id_ = world.engine.submit.program(program, About(kind="loop", name="x")).session
     return SessionRef(id_, id_)

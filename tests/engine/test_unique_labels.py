@@ -24,7 +24,13 @@ def world(store_url: str) -> World:
 
 
 def document(label: str | None = "nightly", **more: Any) -> LoopDocument:
-    given = {"task": "t", "checkers": ["true"], "doer": {"command": "true"}, "label": label}
+    given = {
+        "task": "t",
+        "baseline": False,
+        "checkers": ["true"],
+        "doer": {"command": "true"},
+        "label": label,
+    }
     return LoopDocument.model_validate({**given, **more})
 
 

@@ -387,9 +387,8 @@ class Attempts:
                 task.live.end()
 
     def _task(self, work: Work, lease: Lease, warm: Calls, *, shown: bool = True) -> BodyTask:
-        settings, grant, ref = self._engine.settings, work.grant, work.ref
+        settings, grant, conversation = self._engine.settings, work.grant, conversation_of(work)
         (agents, shelf), folders = self._registry_of(work), FolderRecords(self._engine, lease)
-        outputs, conversation = self._outputs if shown else None, conversation_of(work)
         task = BodyTask(
             session=work.ref.id,
             address=grant.address,
@@ -402,7 +401,7 @@ class Attempts:
             spill=attempt_folder(settings.spill, work.ref.id, grant.address, fence=grant.fence),
             timeout_s=work.step.timeout_s,
             url=settings.api_url,
-            mint=lambda: step_tokens.mint(_caller(ref, grant), secret=settings.secret),
+            mint=lambda: step_tokens.mint(_caller(work.ref, grant), secret=settings.secret),
             worker_environment=self._inherited,
             session_environment=work.environment,
             is_free=work.is_free,
@@ -418,8 +417,9 @@ class Attempts:
             earlier=lambda turn: self._engine.attempts.messages(work.ref, turn),
             failure=grant.failure,
             ending=grant.ending,
+            after_stop=grant.compare,
             messages=grant.messages,
-            mint_for_session=lambda: self._mint_for_session(_caller(ref, grant)),
+            mint_for_session=lambda: self._mint_for_session(_caller(work.ref, grant)),
             on_spent=lease.spent,
             until=lambda: lease.until(work.step.timeout_s),
             origin=origin_of(work) if work.workspace else None,
@@ -433,7 +433,7 @@ class Attempts:
             release=folders.release,
             store=self._engine.store.expected_id() or "",
             stored_folders=folders.stored,
-            live=outputs.open(work.ref, work.grant) if outputs is not None else None,
+            live=self._outputs.open(work.ref, grant) if shown and self._outputs else None,
         )
         return _with_redacted_output(task)
 

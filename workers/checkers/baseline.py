@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
+import json
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 from app.domain.outcomes import Baseline, BaselineWord, Outcome
@@ -16,7 +22,10 @@ from workers.checkers.commands import CommandRun, listed, run_command
 from workers.checkers.reports import TestRun
 from workers.folders.work_diff import SNAPSHOTS
 from workers.folders.worktree import SnapshotLost, Worktree
+from workers.processes.environment import place
 from workers.processes.exit_outcome import add_process_facts, failed_outcome, why_not_started
+from workers.processes.forks import close_here, open_here
+from workers.processes.own_folders import claim_session_folder
 from workers.processes.process import ProcessResult
 from workers.task.task import BodyTask
 
@@ -42,16 +51,15 @@ class Found(NamedTuple):
     result: ProcessResult | None
 
 
-def run_baseline(task: BodyTask, find: Callable[[], Found]) -> Outcome:
+def run_baseline(task: BodyTask, find: Callable[[str | None], Found]) -> Outcome:
     """Runs a check before the work; the outcome has no verdict. What changed a folder is named.
 
-    In a worktree or copy of the session's own that is put back.
+    In a worktree or copy of the session's own that is put back. `find` gets the digest of the
+    folder.
     """
-    folder = task.own_top or task.cwd
-    shelf, most = task.spill.parent / SNAPSHOTS, task.copy_max
-    tree = None if folder is None else Worktree(folder, shelf, most=most)
-    before = tree.snapshot() if tree is not None else None
-    found = find()
+    folder = _Folder(task)
+    with folder.shared():
+        found = find(folder.before)
     if found.result is not None and found.result.cancelled:
         text = "the check before the work was cancelled"
         return failed_outcome(ReasonCode.CANCELLED, text, result=found.result)
@@ -60,20 +68,152 @@ def run_baseline(task: BodyTask, find: Callable[[], Found]) -> Outcome:
         text=cut(f"{found.base.word} before the work{found.text}", _TEXT),
         value=found.base.model_dump(mode="json"),
         counts=found.base.counts,
-        warning=None if tree is None else _changes(tree, before, own=task.own_top is not None),
+        warning=folder.warning,
     )
     return outcome if found.result is None else add_process_facts(outcome, found.result)
 
 
+class _Folder:
+    """The folder of the checks that run before the work at the same time, on this host.
+
+    The first one takes the snapshot, and the last one compares the folder with it: a check must
+    not be disturbed by what is put back after another. Each holds a shared file lock, which ends
+    with its process.
+    """
+
+    def __init__(self, task: BodyTask) -> None:
+        self._task = task
+        self._shelf = task.spill.parent / SNAPSHOTS
+        self._marker = self._shelf / "before"
+        folder, own = task.own_top or task.cwd, task.own_top is not None
+        tree = partial(Worktree, shelf=self._shelf, is_own=own, most=task.copy_max)
+        self._tree = None if folder is None else tree(folder)
+        #: The folder's digest before the first one; None if it is unknown.
+        self.before: str | None = None
+        self.warning: str | None = None
+
+    @contextmanager
+    def shared(self) -> Iterator[None]:
+        """Keep the folder from being put back during a `with` block, and compare it after."""
+        if self._tree is None:
+            yield
+            return
+        claim_session_folder(self._shelf)
+        running, entry = (open_here(self._shelf / name) for name in ("running", "entry"))
+        try:
+            with _locked(entry):
+                self.before = self._begin(is_first=_take_alone(running))
+                fcntl.flock(running, fcntl.LOCK_SH)
+            yield
+            with _locked(entry):
+                if _take_alone(running):
+                    self.warning = _changes(
+                        self._tree, self.before, own=self._task.own_top is not None
+                    )
+                    self._marker.unlink(missing_ok=True)
+        finally:
+            close_here(running)
+            close_here(entry)
+
+    def _begin(self, *, is_first: bool) -> str | None:
+        """The folder's digest before the first of them, also of an attempt that was killed."""
+        assert self._tree is not None
+        digest, _, others = self._read_marker().partition(" ")
+        again = self._task.address in others.split() and not self._task.after_stop
+        if not is_first:
+            before = digest or None
+        elif again and self._tree.knows(digest):
+            before = digest
+            if self._task.own_top is not None:
+                with suppress(SnapshotLost):
+                    self._tree.put_back(digest)
+        else:
+            before, others = self._tree.snapshot(), ""
+        self._marker.write_text(f"{before or ''} {others} {self._task.address}")
+        return before
+
+    def _read_marker(self) -> str:
+        try:
+            return self._marker.read_text()
+        except OSError:
+            return ""
+
+
+@contextmanager
+def _locked(file: int) -> Iterator[None]:
+    fcntl.flock(file, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        fcntl.flock(file, fcntl.LOCK_UN)
+
+
+def _take_alone(file: int) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
 def find_by_command(
-    task: BodyTask, checker: Checker, *, timeout_s: float, cancel: threading.Event
+    task: BodyTask,
+    checker: Checker,
+    digest: str | None,
+    *,
+    timeout_s: float,
+    cancel: threading.Event,
 ) -> Found:
-    """Runs a checker's command."""
+    """Runs a checker's command, unless it ran in the same state."""
+    kept = KeptBases(task, digest)
+    found = kept.get(checker)
+    if found is not None:
+        counts = f": {found.counts.text}" if found.counts is not None else ""
+        return Found(found, f"{counts}\n\nIt ran in this state already.", None)
     ran = run_command(task, checker, timeout_s=timeout_s, cancel=cancel)
     base = baseline_of(ran)
+    kept.put(checker, base)
     counts = f": {base.counts.text}" if base.counts is not None else ""
     output = ran.result.stdout.text.strip() or ran.result.stderr.text.strip()
     return Found(base, f"{counts}\n\n{output}".rstrip(), ran.result)
+
+
+class KeptBases:
+    """How commands ended in one state of the folder, so that none runs there again.
+
+    They are of one session on one host: what git ignores, such as installed packages, is in no
+    digest, and may differ elsewhere and later.
+    """
+
+    def __init__(self, task: BodyTask, digest: str | None) -> None:
+        self._task = task
+        self._digest = digest
+        self._folder = task.spill.parent / "bases"
+
+    def get(self, checker: Checker) -> Baseline | None:
+        """Return how a checker's command ended in this state; None if that is not known."""
+        if self._digest is None:
+            return None
+        try:
+            return Baseline.model_validate_json(self._file(checker).read_bytes())
+        except (OSError, ValueError):
+            return None
+
+    def put(self, checker: Checker, base: Baseline) -> None:
+        """Keep how a command ended."""
+        if self._digest is None or base.word == "unknown":
+            return
+        claim_session_folder(self._folder)
+        file = self._file(checker)
+        new = file.with_name(f"{file.name}.{self._task.spill.name}")
+        with suppress(OSError):  # on a full disk it runs again
+            new.write_text(base.model_dump_json())
+            new.replace(file)
+
+    def _file(self, checker: Checker) -> Path:
+        environment = {**self._task.inherit(()), **place(self._task.worker_environment)}
+        facts = [self._digest, checker.command, checker.report, checker.allow_empty, environment]
+        return self._folder / hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
 def joined(gates: Mapping[str, Baseline]) -> Baseline:
@@ -110,15 +250,15 @@ def _changes(tree: Worktree, before: str | None, *, own: bool) -> str | None:
     if before is None or after is None or before == after:
         return None
     names = tree.changed_names(before, after)
-    end = "which now count as the folder's"
+    end = "and now count as the folder's"
     if own:
         try:
             tree.put_back(before)
-            end = "which were put back"
+            end = "and were put back"
         except SnapshotLost as error:
-            end = f"which could not be put back: {error}"
+            end = f"and could not be put back: {error}"
     which = f": {listed(names)}" if names else ""
-    return f"the check before the work changed files, {end}{which}"
+    return f"files changed while checks ran before the work, {end}{which}"
 
 
 def compare(base: Baseline | None, outcome: Outcome, tests: TestRun | None) -> Outcome:
@@ -128,18 +268,21 @@ def compare(base: Baseline | None, outcome: Outcome, tests: TestRun | None) -> O
     accepts = outcome.verdict == "accept"
     first = _FIRST[base.word] if accepts else ""
     text = "\n\n".join(part for part in (first, outcome.text) if part)
-    warnings = [outcome.warning, _gone(base, tests) if accepts else None]
+    warnings = [outcome.warning, missing_tests(base, tests) if accepts else None]
     warning = "\n".join(filter(None, warnings)) or None
     return outcome.model_copy(
         update={"baseline": base.word, "text": cut(text, TEXT_LIMIT), "warning": warning}
     )
 
 
-def _gone(base: Baseline, tests: TestRun | None) -> str | None:
-    """A warning with names if fewer tests were found than before the work."""
-    if base.counts is None or tests is None or tests.counts.collected >= base.counts.collected:
+def missing_tests(base: Baseline | None, tests: TestRun | None) -> str | None:
+    """Return a warning with names if fewer tests were found than before the work."""
+    counts = None if base is None else base.counts
+    if base is None or counts is None or tests is None:
         return None
-    fewer = base.counts.collected - tests.counts.collected
+    if tests.counts.collected >= counts.collected:
+        return None
+    fewer = counts.collected - tests.counts.collected
     gone: Sequence[str] = sorted({*base.names} - {*tests.names}) if tests.names else ()
     which = f": {listed(gone)}" if gone else ""
-    return f"{fewer} of {base.counts.collected} tests are gone since before the work{which}"
+    return f"{fewer} of {counts.collected} tests are gone since before the work{which}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import threading
-from functools import partial
 from typing import NamedTuple
 
 from pydantic import JsonValue
@@ -46,8 +45,9 @@ def _check(task: BodyTask, cancel: threading.Event) -> Outcome:
     timeout_s = min(given.checker.timeout_s, task.timeout_s)
     if given.is_baseline:
         by = find_by_command if given.checker.command is not None else find_by_rubric
-        find = partial(by, task, given.checker, timeout_s=timeout_s, cancel=cancel)
-        return run_baseline(task, find)
+        return run_baseline(
+            task, lambda digest: by(task, given.checker, digest, timeout_s=timeout_s, cancel=cancel)
+        )
     if given.checker.command is not None:
         return run_until_sure(task, given, timeout_s=timeout_s, cancel=cancel)
     if given.checker.rubric is not None:
@@ -96,8 +96,15 @@ def quick_check(task: BodyTask) -> QuickCheck | None:
     return QuickCheck(task, name, prepare_call(task, name, _context(given)), timeout_s)
 
 
+#: What a function that judges does not get: it is for the worker, or for commands.
+_OWN = {
+    "checker", "doer", "doer_model", "tools_failed", "is_baseline", "base", "keeps", "quarantine",
+    "gates_only",
+}  # fmt: skip
+
+
 def _context(given: CheckInputs) -> dict[str, JsonValue]:
-    return given.model_dump(mode="json", exclude={"checker", "doer", "doer_model", "tools_failed"})
+    return given.model_dump(mode="json", exclude=_OWN)
 
 
 def _by_callable(

@@ -27,7 +27,7 @@ def without_quarantined(
         return outcome
     if ran.tests is None or len(ran.tests.failed) < ran.tests.counts.failed:
         why = "the tests that failed are not known"
-        return _with_note(outcome, f"The quarantine has no effect: {why}.")
+        return with_note(outcome, f"The quarantine has no effect: {why}.")
     held = {name: entry for name in ran.tests.failed if (entry := _entry(entries, name))}
     expired = [entry for entry in held.values() if entry.until < today]
     note = " ".join(
@@ -36,10 +36,10 @@ def without_quarantined(
     )
     left = [name for name in ran.tests.failed if name not in held or held[name].until < today]
     if left or not held:
-        return _with_note(outcome, note)
+        return with_note(outcome, note)
     if not ran.only_tests_failed:
         why = "other programs of the command may have failed, too; write it as one test runner"
-        return _with_note(outcome, f"The quarantine has no effect: {why}.")
+        return with_note(outcome, f"The quarantine has no effect: {why}.")
     listed = "; ".join(_described(name, entry) for name, entry in held.items())
     text = f"Only quarantined tests failed: {listed}."
     return outcome.model_copy(
@@ -53,8 +53,11 @@ def without_quarantined(
     )
 
 
-def _with_note(outcome: Outcome, note: str) -> Outcome:
-    text = "\n\n".join(part for part in (note, outcome.text) if part)
+def with_note(outcome: Outcome, note: str) -> Outcome:
+    """Returns the outcome with a note before its text, if there is one."""
+    if not note:
+        return outcome
+    text = f"{note}\n\n{outcome.text}".rstrip()
     return outcome.model_copy(update={"text": cut(text, TEXT_LIMIT)})
 
 

@@ -10,10 +10,11 @@ from functools import partial
 from app.domain.outcomes import CheckRun, Outcome
 from app.truncate import cut
 from workers.agents.output_parser import TEXT_LIMIT
-from workers.checkers.baseline import compare
+from workers.checkers.baseline import KeptBases, baseline_of, compare
 from workers.checkers.commands import CommandRun, listed, run_command
-from workers.checkers.quarantine import without_quarantined
+from workers.checkers.quarantine import with_note, without_quarantined
 from workers.checkers.verdicts import command_verdict
+from workers.folders.worktree import Worktree
 from workers.prompts.inputs import CheckInputs
 from workers.task.task import BodyTask
 
@@ -26,8 +27,10 @@ def run_until_sure(
 ) -> Outcome:
     """Runs a checker's command; after a red run also its `reruns`, all of them.
 
-    All red is the first run's verdict. Red and green is flaky: the check abstains.
+    All red is the first run's verdict. Red and green is flaky: the check abstains. A run that
+    changes the folder is the last one, since the next would not judge the same work.
     """
+    same = _SameFolder(task, given)
     run = partial(
         run_command, task, given.checker, timeout_s=timeout_s, cancel=cancel, base=given.base
     )
@@ -36,17 +39,49 @@ def run_until_sure(
     for number in range(1 + given.checker.reruns):
         again = task.spill / f"rerun-{number}" if number else None
         ran.append(run(spill=again))
+        if number == 0 and given.keeps:
+            KeptBases(task, task.recorded_work()).put(given.checker, baseline_of(ran[0]))
         verdict = command_verdict(ran[-1], timeout_s=timeout_s)
         verdict = without_quarantined(given.quarantine, ran[-1], verdict, today=today)
         verdicts.append(compare(given.base, verdict, ran[-1].tests))
         is_red = verdict.decided_by in ("exit_code", "tests") and verdict.verdict != "accept"
         if ran[-1].result.cancelled or (number == 0 and not is_red):
             return verdicts[-1]
-    return verdicts[0] if len(ran) == 1 else _verdict(ran, verdicts)
+        if number < given.checker.reruns and same.changes():
+            break
+    if len(ran) == 1:
+        return with_note(verdicts[0], same.note)
+    return _verdict(ran, verdicts, same.note)
 
 
-def _verdict(ran: Sequence[CommandRun], verdicts: Sequence[Outcome]) -> Outcome:
-    first = verdicts[0]
+class _SameFolder:
+    """The folder of a command that may run again, compared between its runs.
+
+    Its snapshots are the attempt's own, since other checks run at the same time. The judge names
+    what has changed, and puts it back in a worktree of the session's own.
+    """
+
+    def __init__(self, task: BodyTask, given: CheckInputs) -> None:
+        folder = (task.own_top or task.cwd) if given.checker.reruns else None
+        shelf, most = task.spill / "state", task.copy_max
+        self._tree = None if folder is None else Worktree(folder, shelf, most=most)
+        self._before = None if self._tree is None else self._tree.snapshot()
+        #: Why it did not run again; '' if it did.
+        self.note = ""
+
+    def changes(self) -> bool:
+        """Whether the folder has changed since before the first run."""
+        after = None if self._tree is None else self._tree.snapshot()
+        if self._tree is None or None in (after, self._before) or after == self._before:
+            return False
+        names = self._tree.changed_names(self._before, after)
+        which = f": {listed(names)}" if names else ""
+        self.note = f"It did not run again, as the folder had changed meanwhile{which}."
+        return True
+
+
+def _verdict(ran: Sequence[CommandRun], verdicts: Sequence[Outcome], note: str) -> Outcome:
+    first = with_note(verdicts[0], note)
     runs = tuple(_kept(*each) for each in zip(ran, verdicts, strict=True))
     changes: dict[str, object] = {"runs": runs, "ended_ms": verdicts[-1].ended_ms}
     if any(run.verdict == "accept" for run in runs):

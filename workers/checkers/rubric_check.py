@@ -14,7 +14,14 @@ from leadhand.models.documents import Checker
 from leadhand.models.pipelines import hidden_exit_code
 from workers.agents.ask import agent_named
 from workers.checkers.ask_verdict import ask_verdict
-from workers.checkers.baseline import Found, baseline_of, compare, joined
+from workers.checkers.baseline import (
+    Found,
+    KeptBases,
+    baseline_of,
+    compare,
+    joined,
+    missing_tests,
+)
 from workers.checkers.commands import CommandRun, run_command
 from workers.checkers.rubric import (
     TIMED_OUT,
@@ -57,6 +64,8 @@ def by_rubric(
         rubric = rubric._replace(criteria="", nice="")
     bases = given.base.gates if given.base is not None else {}
     runs = _run_gates(task, rubric, deadline, cancel, bases)
+    if given.keeps:
+        _keep_gates(KeptBases(task, task.recorded_work()), runs)
     gates = [_gate(line, ran) for line, ran in runs.items()]
     result = [*runs.values()][-1].result if runs else None
     if result is not None and result.cancelled:
@@ -71,7 +80,9 @@ def by_rubric(
     outcome = compare(given.base, _outcome(rubric, gates, asked, result), None)
     # The file is not read at the submit, where other commands are looked at.
     hidden = [hidden_exit_code(line) for line in rubric.gates] if task.iteration == 1 else []
-    warnings = [text for text in (outcome.warning, *hidden) if text is not None]
+    gone = [missing_tests(bases.get(line), ran.tests) for line, ran in runs.items()]
+    found = (outcome.warning, *(gone if outcome.verdict == "accept" else ()), *hidden)
+    warnings = [text for text in found if text is not None]
     return outcome.model_copy(update={"warning": "; ".join(warnings) or None})
 
 
@@ -84,18 +95,39 @@ def _read(path: Path) -> Rubric:
 
 
 def find_by_rubric(
-    task: BodyTask, checker: Checker, *, timeout_s: float, cancel: threading.Event
+    task: BodyTask,
+    checker: Checker,
+    digest: str | None,
+    *,
+    timeout_s: float,
+    cancel: threading.Event,
 ) -> Found:
-    """Runs the gates of a rubric before the work; no agent is asked."""
+    """Runs the gates of a rubric before the work, but not again in the same state.
+
+    No agent is asked.
+    """
     try:
         rubric = _read((task.origin or task.folder) / str(checker.rubric))
     except (OSError, ValueError, RubricUnclear):
         return Found(Baseline(), ": the rubric cannot be read", None)
-    runs = _run_gates(task, rubric, time.monotonic() + timeout_s, cancel, {})
-    bases = {line: baseline_of(ran) for line, ran in runs.items()}
+    kept = KeptBases(task, digest)
+    known = {line: kept.get(Checker(command=line)) for line in rubric.gates}
+    left = rubric._replace(gates=tuple(line for line, base in known.items() if base is None))
+    runs = _run_gates(task, left, time.monotonic() + timeout_s, cancel, {})
+    _keep_gates(kept, runs)
+    bases = {
+        line: base or (baseline_of(runs[line]) if line in runs else Baseline())
+        for line, base in known.items()
+    }
     text = "\n".join(["", "", *(f"- `{line}`: {base.word}" for line, base in bases.items())])
     result = [*runs.values()][-1].result if runs else None
     return Found(joined(bases), text.rstrip(), result)
+
+
+def _keep_gates(kept: KeptBases, runs: Mapping[str, CommandRun]) -> None:
+    """Keep how the gates of a rubric ended in one state of the folder."""
+    for line, ran in runs.items():
+        kept.put(Checker(command=line), baseline_of(ran))
 
 
 def _run_gates(

@@ -116,6 +116,8 @@ class CheckInputs(Inputs):
     checker: Checker
     #: Whether it runs before the first doer, as a baseline for the checks.
     is_baseline: bool = False
+    #: Whether a later phase runs it before its work, so that how it ends is kept for that.
+    keeps: bool = False
     quarantine: tuple[Quarantined, ...] = ()
     #: How the command ended before the first doer.
     base: Annotated[Baseline | None, BeforeValidator(_baseline_of)] = None

@@ -56,6 +56,8 @@ class BodyTask:
     failure: str | None = None
     #: For a doer: how the previous attempt ended, with its exit code and last lines.
     ending: str | None = None
+    #: Whether it is the first step after a stop, during which a person may have changed the folder.
+    after_stop: bool = False
     #: The messages of the session's inbox that this attempt gets.
     messages: tuple[Message, ...] = ()
     #: Mints the token that lives as long as the session, for agents that ask for it.

@@ -8,6 +8,7 @@ from leadhand.cli.render.tables import plural, table
 from leadhand.models.text import block, plain, plain_ends, reason_text
 from leadhand.models.views import (
     ChangedFiles,
+    CheckEvidence,
     Evidence,
     OwnFolderView,
     PhaseView,
@@ -157,13 +158,16 @@ def evidence_lines(evidence: Evidence | None) -> Iterator[str]:
     if evidence is None:
         return
     parts = [] if evidence.files is None else [_files(evidence.files)]
-    parts += [
-        f"{plain(one.name)} {one.counts.text if one.counts is not None else one.verdict or 'lost'}"
-        for one in evidence.checks
-    ]
+    parts += [f"{plain(one.name)} {_check(one)}" for one in evidence.checks]
     yield f"evidence: {'; '.join(parts)}"
     for note in evidence.notes:
         yield f"note: {plain(note, most=400)}"
+
+
+def _check(one: CheckEvidence) -> str:
+    """What a check found: the tests that it ran or its verdict, and how it was before the work."""
+    found = one.counts.text if one.counts is not None else one.verdict or "lost"
+    return f"{found} ({one.baseline} before)" if one.baseline in ("red", "green") else found
 
 
 def _files(changed: ChangedFiles) -> str:

@@ -82,6 +82,8 @@ class CheckEvidence(View):
     counts: Counts | None = None
     #: The digest of the folder that it judged; null without one.
     digest: str | None = None
+    #: How it ended before the work: red, green or unknown; null if it did not run then.
+    baseline: str | None = None
 
 
 class Evidence(View):
@@ -94,7 +96,8 @@ class Evidence(View):
     #: The changed files that are tests, and those that configure what runs them.
     tests_changed: list[str] = []
     checker_changed: list[str] = []
-    #: How checks ended before the work, by name: red, green or unknown; those that ran then.
+    #: How checks ended before the work, by name: red, green or unknown; those that ran then. A name
+    #: that several loops have is `LOOP: NAME`, here and in `flaky`.
     baseline: dict[str, str] = {}
     #: The checks that abstained, since their runs on the same work differed.
     flaky: list[str] = []

@@ -36,7 +36,13 @@ class Body:
         self.caller = Caller(ref.id, address, self.grant.fence, ("spawn",))
 
     def spawn(self, key: str | None = None, policy: ParentEnd = "abort", **more: Any) -> SessionRef:
-        given = {"task": "t", "checkers": ["true"], "doer": {"command": "true"}, **more}
+        given = {
+            "task": "t",
+            "baseline": False,
+            "checkers": ["true"],
+            "doer": {"command": "true"},
+            **more,
+        }
         document = LoopDocument.model_validate(given)
         spawner = self.world.engine.spawner
         made = spawner.document(self.caller, document, key=key, on_parent_end=policy)

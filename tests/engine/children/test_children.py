@@ -27,6 +27,7 @@ from workers.tools.builtin import tally
 DOCUMENT: dict[str, JsonValue] = {
     "kind": "loop",
     "task": "t",
+    "baseline": False,
     "checkers": [{"command": "true"}],
     "doer": {"command": "true"},
 }

@@ -26,7 +26,13 @@ AT = "loop~1[1]/do"
 
 
 def document(**more: Any) -> LoopDocument:
-    given = {"task": "t", "checkers": ["true"], "doer": {"command": "true"}, **more}
+    given = {
+        "task": "t",
+        "baseline": False,
+        "checkers": ["true"],
+        "doer": {"command": "true"},
+        **more,
+    }
     return LoopDocument.model_validate(given)
 
 

@@ -64,10 +64,13 @@ def test_files_of_all_iterations_and_the_judged_tree(
 
 def test_acceptance_without_a_change_is_named(sessions: Sessions, repo: Path) -> None:
     found = evidence(sessions, repo, "true", "true")
-    assert found.notes == ["accepted, but nothing was changed"]
+    assert found.notes == [
+        "accepted, but nothing was changed",
+        "true was green before, so it cannot tell whether anything was done",
+    ]
     session = sessions.submit(repo, doer={"command": "true"}, checkers=["true"])
     lines = list(loop_summary(sessions.engine.queries.result(session)))
-    assert "evidence: 0 files changed; true accept" in lines
+    assert "evidence: 0 files changed; true accept (green before)" in lines
     assert "note: accepted, but nothing was changed" in lines
 
 
@@ -87,7 +90,7 @@ def test_folder_that_was_not_compared_says_why(store_url: str, tmp_path: Path) -
     folder.mkdir()
     (folder / "b").write_text("more than nothing")
     sessions = Sessions(store_url, tmp_path, copy_max=1)
-    found = evidence(sessions, folder, "touch a", "true")
+    found = evidence(sessions, folder, "touch a", "test -e a")
     sessions.attempts.close()
     assert (found.files, found.not_compared) == (None, "slow")
     why = "what was changed is not known: its folder is too large, or took too long to read"
@@ -99,7 +102,7 @@ def test_snapshots_that_another_host_has_are_named(
 ) -> None:
     """A worker of the same place on another host has another folder of its own."""
     elsewhere = f"echo x > b; mv {tmp_path}/spill/*/work {tmp_path}/elsewhere"
-    found = evidence(sessions, repo, "echo x > a", elsewhere)
+    found = evidence(sessions, repo, "echo x > a", elsewhere, baseline=False)
     assert (found.files, found.not_compared) == (None, "other_host")
     why = "the snapshots of its folder are on another host, or were deleted"
     assert f"what was changed is not known: {why}" in found.notes
@@ -107,7 +110,7 @@ def test_snapshots_that_another_host_has_are_named(
 
 def test_green_before_the_work_and_counts_are_told_apart(sessions: Sessions, repo: Path) -> None:
     tap = "echo '1..2'; echo 'ok 1'; echo 'ok 2 # skip'"
-    found = evidence(sessions, repo, "touch a", f"{tap}", "test -e a", baseline=True)
+    found = evidence(sessions, repo, "touch a", f"{tap}", "test -e a")
     first, second = found.checks
     assert (found.baseline[first.name], found.baseline[second.name]) == ("green", "red")
     assert f"{first.name} was green before, so it cannot tell whether anything was done" in (

@@ -29,7 +29,13 @@ from workers.workspaces.own_folders import Home, open_folder
 from workers.workspaces.rescue import WorktreeRescue
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
-LOOP = {"kind": "loop", "task": "Do it", "doer": {"command": "true"}, "checkers": ["true"]}
+LOOP = {
+    "kind": "loop",
+    "task": "Do it",
+    "doer": {"command": "true"},
+    "baseline": False,
+    "checkers": ["true"],
+}
 DOCUMENT: TypeAdapter[AnyDocument] = TypeAdapter(AnyDocument)
 TERMINATE = Outcome.model_validate({"word": "succeeded", "verdict": "terminate"})
 

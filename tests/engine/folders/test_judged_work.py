@@ -91,7 +91,8 @@ def test_next_doer_finds_the_work_and_not_the_changes_of_checkers(
 
 
 def test_nothing_is_put_back_in_a_users_folder(sessions: Sessions, repo: Path) -> None:
-    session = submit(sessions, repo, "echo saved >> one.txt; touch probe.txt", worktree=False)
+    session = submit(sessions, repo, "echo saved >> one.txt; touch probe.txt", worktree=False,
+                     baseline=False)  # fmt: skip
     assert (repo / "one.txt").read_text() == "one.txt\nsaved\n"
     assert (repo / "probe.txt").exists()
     entry = sessions.engine.queries.ledger(session).items[0]
@@ -114,7 +115,7 @@ def test_round_that_was_killed_while_it_was_put_back_is_recorded_whole(
 
     given = {
         "kind": "loop", "task": "t", "cwd": str(repo), "doer": {"command": "echo work > a.txt"},
-        "checkers": [MUTANT], "worktree": True,
+        "checkers": [MUTANT], "worktree": True, "baseline": False,
     }  # fmt: skip
     document = DOCUMENT.validate_python(given)
     killed = sessions.engine.submit.document(document, free=True).session

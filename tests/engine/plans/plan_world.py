@@ -26,6 +26,7 @@ class PlanWorld:
         given = [{"title": f"Do {task['id']}", **task} for task in tasks]
         fields = {
             "request": "Build it.",
+            "baseline": False,
             "checkers": [{"name": "ok", "command": "true"}],
             "doer": {"command": "true"},
             "tasks": given,

@@ -96,6 +96,7 @@ def loop(bench: Bench, *checkers: str, **more: Any) -> Driven:
     given = {
         "task": "Do it",
         "doer": {"command": "true"},
+        "baseline": False,
         "checkers": checkers or ("true",),
         **more,
     }
@@ -167,7 +168,7 @@ def budget_is_spent(name: str, limit: float) -> Callable[[Bench], Case]:
     def case(bench: Bench) -> Case:
         limits = {} if name == "wall_s" else {"stage_stops": 100, "stops": 100}
         phase = {"name": "p", "task": "t", "checkers": ["true"], "on_fail": "retry:5",
-                 "max_iterations": 1}  # fmt: skip
+                 "max_iterations": 1, "baseline": False}  # fmt: skip
         document = {"name": "w", "doer": {"command": "true"}, "phases": [phase],
                     "budget": {**limits, name: limit}}  # fmt: skip
         world = World.of(bench)
@@ -210,7 +211,8 @@ def a_second_checker_refuses_too(bench: Bench) -> Case:
 
 def checker_of_several_phases_refused(bench: Bench) -> Case:
     world = World.of(bench)
-    phases = [{"name": n, "task": "t", "checkers": ["lint", "tests"], "max_iterations": 1}
+    phases = [{"name": n, "task": "t", "checkers": ["lint", "tests"], "max_iterations": 1,
+               "baseline": False}
               for n in ("one", "two")]  # fmt: skip
     document = {"name": "w", "doer": {"command": "true"}, "phases": phases}
     made = world.engine.submit.document(WorkflowDocument.model_validate(document))

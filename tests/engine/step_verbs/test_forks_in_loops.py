@@ -32,7 +32,13 @@ def called(label: str) -> dict[str, Any]:
 def test_fork_in_a_loop_goes_on_in_its_iteration(bench: Bench) -> None:
     world = World.of(bench)
     document = LoopDocument.model_validate(
-        {"task": "t", "checkers": ["true"], "doer": {"command": "true"}, "max_iterations": 3}
+        {
+            "task": "t",
+            "baseline": False,
+            "checkers": ["true"],
+            "doer": {"command": "true"},
+            "max_iterations": 3,
+        }
     )
     session = world.engine.submit.document(document).session
     ref = SessionRef(session, session)

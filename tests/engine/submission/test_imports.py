@@ -65,7 +65,13 @@ def move(store_url: str, tmp_path: Path) -> Move:
 
 
 def loop(world: World, **more: Any) -> SessionRef:
-    given = {"task": "t", "checkers": ["true"], "doer": {"command": "touch it"}, **more}
+    given = {
+        "task": "t",
+        "baseline": False,
+        "checkers": ["true"],
+        "doer": {"command": "touch it"},
+        **more,
+    }
     id_ = world.engine.submit.document(LoopDocument.model_validate(given)).session
     return SessionRef(id_, id_)
 

@@ -21,7 +21,9 @@ DOCUMENTS: dict[str, Any] = {
         "kind": "workflow",
         "name": "w",
         "doer": {"command": "true"},
-        "phases": [{"name": "one", "task": "t", "checkers": [{"command": "true"}]}],
+        "phases": [
+            {"name": "one", "task": "t", "baseline": False, "checkers": [{"command": "true"}]}
+        ],
     },
     "flow": flow(TOOL, TOOL).model_dump(mode="json", by_alias=True, exclude_unset=True),
     "graph": {

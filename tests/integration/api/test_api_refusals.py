@@ -21,7 +21,13 @@ from tests.silent_engine import engine_without_store, loop, silent_engine
 
 TOKEN = "the operator's own"
 SECRET = "signs capabilities"
-LOOP = {"kind": "loop", "task": "write it", "checker": "true", "doer": {"command": "true"}}
+LOOP = {
+    "kind": "loop",
+    "task": "write it",
+    "baseline": False,
+    "checker": "true",
+    "doer": {"command": "true"},
+}
 S = "/v1/sessions"
 #: In the tables, the ids of a session that is active and of one that is completed.
 ACTIVE, ENDED = "{active}", "{ended}"

@@ -14,7 +14,13 @@ from tests.session_driving import claim, settle
 from tests.silent_engine import OPERATOR, SECRET
 
 S = "/v1/sessions"
-COMMANDS = {"kind": "loop", "task": "t", "checker": "true", "doer": {"command": "true"}}
+COMMANDS = {
+    "kind": "loop",
+    "task": "t",
+    "baseline": False,
+    "checker": "true",
+    "doer": {"command": "true"},
+}
 AGENTS = {"kind": "loop", "task": "t", "checker": "agent: look", "doer": {"agent": "a"}}
 
 

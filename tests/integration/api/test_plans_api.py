@@ -25,6 +25,7 @@ S = "/v1/sessions"
 PLAN: dict[str, Any] = {
     "kind": "plan",
     "request": "Build it.",
+    "baseline": False,
     "checkers": [{"name": "ok", "command": "true"}],
     "doer": {"command": "true"},
     "tasks": [

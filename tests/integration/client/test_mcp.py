@@ -40,6 +40,7 @@ PLAN = {
     "kind": "plan",
     "request": "Build it.",
     "doer": {"command": "true"},
+    "baseline": False,
     "checkers": [{"name": "ok", "command": "true"}],
     "tasks": [{"id": "a", "title": "First"}, {"id": "b", "title": "Second"}],
 }

@@ -34,6 +34,7 @@ PLAN = {
     "kind": "plan",
     "request": "Build it.",
     "doer": {"command": "true"},
+    "baseline": False,
     "checkers": [{"name": "ok", "command": "true"}],
     "tasks": TASKS,
 }

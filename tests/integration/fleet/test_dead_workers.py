@@ -90,7 +90,7 @@ def test_body_of_a_dead_worker_has_ended_before_its_step_runs_again(
         "task": "t",
         "cwd": str(fleet.folder),
         "doer": {"command": doer if kind == "doer" else "true"},
-        "checkers": ["true" if kind == "doer" else checker],
+        "baseline": False, "checkers": ["true" if kind == "doer" else checker],
     })  # fmt: skip
     session = fleet.engine.submit.document(document).session
     its_launcher = frozen_launcher_of_a_dead_worker(fleet, stopped)

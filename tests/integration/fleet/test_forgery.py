@@ -48,7 +48,13 @@ def document(folder: Path, leaves: str = "ran") -> LoopDocument:
     """A loop whose doer leaves a file where it ran."""
     doer = Doer(command=f"touch {leaves}")
     return LoopDocument.model_validate(
-        {"task": "make it", "checkers": ["true"], "doer": doer, "cwd": str(folder)}
+        {
+            "task": "make it",
+            "baseline": False,
+            "checkers": ["true"],
+            "doer": doer,
+            "cwd": str(folder),
+        }
     )
 
 

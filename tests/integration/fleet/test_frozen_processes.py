@@ -144,7 +144,13 @@ def test_no_quick_function_ticks_after_an_acknowledged_stop(fleet: Fleet) -> Non
     (fleet.folder / "judging.py").write_text(QUICK)
     checker = {"callable": "judging:tick", "quick": True, "timeout_s": 600}
     document = LoopDocument.model_validate(
-        {"task": "t", "cwd": str(fleet.folder), "doer": {"command": "true"}, "checkers": [checker]}
+        {
+            "task": "t",
+            "cwd": str(fleet.folder),
+            "doer": {"command": "true"},
+            "baseline": False,
+            "checkers": [checker],
+        }
     )
     session = fleet.engine.submit.document(document).session
     ticks = Ticks(fleet)

@@ -114,7 +114,13 @@ def test_one_trace_from_the_request_through_every_step(
     fleet: Fleet, api: str, collector: Collector
 ) -> None:
     fleet.worker("one")
-    document = {"kind": "loop", "task": "x", "doer": {"command": "true"}, "checkers": ["true"]}
+    document = {
+        "kind": "loop",
+        "task": "x",
+        "doer": {"command": "true"},
+        "baseline": False,
+        "checkers": ["true"],
+    }
     answer = httpx2.post(f"{api}/v1/sessions", json=document, headers=HEADERS)
     assert answer.status_code == 202
     session = answer.json()["id"]

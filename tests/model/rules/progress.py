@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from app.domain.program import Given, Loop, OnFail, Program, Step, needs_of
+from app.domain.program import Given, Loop, OnFail, Program, Step, is_before_work, needs_of
 from tests.model.rules.bookkeeping import Bookkeeping
 from tests.model.rules.tree import ENDING, Block, StepRun, Turn
 
@@ -134,8 +134,9 @@ class Progress(Bookkeeping):
         open_, block = step.block.open, step.block
         self._leave(step, word)
         step.verdict = verdict
-        self.counters["steps"] += 1
-        self._note("steps", 1)
+        counted = int(not is_before_work(step.node))
+        self.counters["steps"] += counted
+        self._note("steps", counted)
         self._tell("step.settled", step.address)
         for name, items in expand.items():
             block.widths[name] = len(items)

@@ -26,13 +26,13 @@ local function record(tx, address, step, word, verdict, reason, text)
   if tx.document == '' and reason then
     redis.call('HSET', tx.keys.out, address, cjson.encode({word = word, reason = reason, text = reason.text}))
   end
-  budgets.note(tx, 'steps', records.count(tx, 'steps'))
-  quotas.count_step(tx)
-  local r = programs.route_of(tx, address)
-  local counted = address == tx.args.address and tx.args.flaky and 'flaky' or verdict
-  local judged = verdict or word ~= 'succeeded'   -- a baseline has no verdict
-  if r.action == 'check' and judged then statistics.count_check(tx, step, r, word, counted) end
   local used, r = tx.args.usage or {}, programs.route_of(tx, address) or {}
+  if not r.before_work then   -- which is no part of the work, and judges nothing
+    budgets.note(tx, 'steps', records.count(tx, 'steps'))
+    quotas.count_step(tx)
+    local counted = address == tx.args.address and tx.args.flaky and 'flaky' or verdict
+    if r.action == 'check' then statistics.count_check(tx, step, r, word, counted) end
+  end
   events.emit(tx, 'step.settled', address, {word = word, verdict = verdict, reason = reason, text = text,
     fence = step.fence, label = r.label, elapsed_ms = step.since and tx.now - step.since,
     progress = shares.current(tx), cost_usd = used.cost_micros and used.cost_micros / 1000000,

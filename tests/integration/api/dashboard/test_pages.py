@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import html
 import re
+from typing import Any
 
 import pytest
 
 from app.security.api_tokens import Scope
 from tests.flows import flow
 from tests.integration.api.dashboard.conftest import HTMX, SAME, sign_in
-from tests.session_driving import claim, end, ref_of, run_iteration
+from tests.session_driving import claim, end, ref_of, run_iteration, settle
 from tests.silent_engine import loop
 from workers.attempt.park import park
 
@@ -51,6 +53,34 @@ def test_hostile_text_is_shown_as_text(browser, engine, tab):
         assert "\u202e" not in text
     if tab == "overview":
         assert "&lt;script&gt;" in texts[1]
+
+
+def test_card_of_the_evidence_says_on_what_the_acceptance_is_based(browser, engine):
+    session = engine.submit.document(loop(checkers=["true"])).session
+    counts = {"passed": 2, "failed": 0, "skipped": 1, "collected": 3}
+    checks = [
+        {"name": "pytest", "verdict": "accept", "counts": counts, "baseline": "red"},
+        {"name": HOSTILE, "verdict": "accept", "baseline": "green", "quarantined": ["a::b"]},
+        {"name": "net", "verdict": "retry", "flaky": ["a::c"]},
+    ]
+    value: Any = {
+        "checks": checks,
+        "changed": {"files": [f"{n:02}.py" for n in range(25)], "count": 25},
+        "tests_changed": ["tests/test_a.py"],
+    }
+    for _ in range(2):
+        settle(engine, session, claim(engine, session), value=value)
+    page = browser.get(f"/ui/sessions/{session}?tab=overview").text
+    card = html.unescape(page[page.index('"evidence-title"') :].partition("</section>")[0])
+    for text in (
+        "25 files changed: ", "00.py, 01.py, ", " and 5 more", "2 passed, 1 skipped",
+        "red before the work", "green before the work",
+        "was green before, so it cannot tell whether anything was done",
+        "failed in quarantined tests only: a::b", "flaky, so not counted: net",
+        "the doer changed tests: tests/test_a.py",
+    ):  # fmt: skip
+        assert text in card
+    assert "<script>alert" not in page
 
 
 def test_question_is_answered_in_the_inbox_once(app, browser, engine):

@@ -16,7 +16,13 @@ from workers.registry.agents import AgentBook
 
 SECRET = "of the test"
 S = "/v1/sessions"
-LOOP = {"kind": "loop", "task": "write it", "checker": "true", "doer": {"command": "true"}}
+LOOP = {
+    "kind": "loop",
+    "task": "write it",
+    "baseline": False,
+    "checker": "true",
+    "doer": {"command": "true"},
+}
 DO = "loop~1[1]/do"
 
 

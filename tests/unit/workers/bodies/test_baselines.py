@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,8 @@ from app.domain.outcomes import Outcome
 from app.domain.program import Action
 from leadhand.models.documents import LoopDocument, WorkflowDocument
 from tests.unit.workers.bodies.running import checking
+from tests.waiting import wait_until
+from workers.folders.worktree import Worktree
 
 
 @pytest.fixture
@@ -67,12 +71,12 @@ def test_baseline_names_the_files_that_it_changed(check, tmp_path: Path) -> None
     subprocess.run(["git", "init", "-q", str(tmp_path / "work")], check=True)
     assert check("true", is_baseline=True).warning is None
     assert check("echo x > made.txt", is_baseline=True).warning == (
-        "the check before the work changed files, which now count as the folder's: made.txt"
+        "files changed while checks ran before the work, and now count as the folder's: made.txt"
     )
 
     (tmp_path / "work/kept.txt").write_text("x")
     outcome = check("echo y > kept.txt", is_baseline=True, own_top=tmp_path / "work")
-    assert "changed files, which were put back: kept.txt" in outcome.warning
+    assert "before the work, and were put back: kept.txt" in outcome.warning
     assert (tmp_path / "work/kept.txt").read_text() == "x"
 
 
@@ -132,20 +136,127 @@ def test_baseline_shows_whether_failing_tests_fail_the_command(check) -> None:
 
 
 def test_loops_have_a_baseline_of_each_command(check) -> None:
-    given = {"task": "t", "checkers": ["pytest -q", "agent: good?", "R.md"]}
-    loop = {**given, "baseline": True}
-    assert steps_of(compile_loop(LoopDocument.model_validate(loop))) == [
-        "base.pytest", "base.R", "loop",
+    loop = {"task": "t", "checkers": ["pytest -q", "agent: good?", "R.md"], "protected": ["tests"],
+            "cwd": "/w"}  # fmt: skip
+    program = compile_loop(LoopDocument.model_validate(loop))
+    assert steps_of(program) == ["base.pytest", "base.R", "protect", "loop"]
+    assert [node.needs for node in program.body] == [
+        (), (), ("base.pytest", "base.R"), ("protect",),
     ]  # fmt: skip
-    for other in (given, {**loop, "max_iterations": 0}):
+    for other in ({**loop, "baseline": False, "protected": []}, {**loop, "max_iterations": 0}):
         assert steps_of(compile_loop(LoopDocument.model_validate(other))) == ["loop"]
+    del loop["cwd"]
     phases = [{**loop, "name": name} for name in ("red", "a green one", "x" * 64)]
-    found = compile_workflow(WorkflowDocument.model_validate({"name": "w", "phases": phases}))
-    assert steps_of(found)[:4] == [
-        "base.red.pytest", "base.red.R", "red", "base.phase-2.pytest",
+    found = compile_workflow(
+        WorkflowDocument.model_validate({"name": "w", "cwd": "/w", "phases": phases})
+    )
+    assert steps_of(found)[:5] == [
+        "base.red.pytest", "base.red.R", "protect.red", "red", "base.phase-2.pytest",
+    ]  # fmt: skip
+    assert [node.needs for node in found.body[4:8]] == [
+        ("red",), ("red",), ("base.phase-2.pytest", "base.phase-2.R"), ("protect.phase-2",),
     ]  # fmt: skip
     assert max(map(len, steps_of(found))) <= 64
 
 
 def steps_of(program) -> list[str]:
     return [node.id for node in program.body]
+
+
+@pytest.fixture
+def base(body, tmp_path: Path):
+    """Runs a command before the work of a repository with one file."""
+    work, spill = tmp_path / "work", tmp_path / "spill"
+    subprocess.run(["git", "init", "-q", str(work)], check=True)
+    (work / "kept.txt").write_text("x")
+
+    def run(command: str, name: str = "a", **more) -> Outcome:
+        checker = {"command": command, "name": name}
+        given = {"cwd": work, "address": f"base.{name}", "spill": spill / name, **more}
+        outcome: Outcome = body(Action.CHECK, {**checking(checker), "is_baseline": True}, **given)
+        return outcome
+
+    return run
+
+
+def until(name: str) -> str:
+    return f"for i in $(seq 1000); do test -e {name} && break; sleep 0.02; done"
+
+
+def test_folder_is_put_back_after_the_last_of_the_checks_before_the_work(
+    base, tmp_path: Path
+) -> None:
+    work = tmp_path / "work"
+    with ThreadPoolExecutor(2) as pool:
+        slow = pool.submit(
+            base, f"touch b; {until('../go')}; test -e b && test -e a", "b", own_top=work
+        )
+        quick = pool.submit(base, f"touch a; {until('b')}; echo y > kept.txt", "a", own_top=work)
+        assert quick.result().warning is None
+        (tmp_path / "go").touch()
+    assert slow.result().value["word"] == "green"
+    assert slow.result().warning == (
+        "files changed while checks ran before the work, and were put back: a, b, kept.txt"
+    )
+    assert sorted(path.name for path in work.iterdir()) == [".git", "kept.txt"]
+    assert (work / "kept.txt").read_text() == "x"
+
+
+@pytest.mark.parametrize("after_stop", [False, True])
+def test_attempt_after_one_that_was_killed_finds_the_folder_as_that_did(
+    base, tmp_path: Path, *, after_stop: bool
+) -> None:
+    work = tmp_path / "work"
+    command = "test -e ../again || { echo y > kept.txt; touch ../ready; sleep 30; }"
+    killed = get_context("fork").Process(target=base, args=(command,), kwargs={"own_top": work})
+    killed.start()
+    wait_until((tmp_path / "ready").exists, timeout=20)
+    killed.kill()
+    killed.join()
+    (tmp_path / "again").touch()
+    outcome = base("test $(cat kept.txt) = x", own_top=work, after_stop=after_stop)
+    expected = ("red", "y\n") if after_stop else ("green", "x")
+    assert (outcome.value["word"], (work / "kept.txt").read_text()) == expected
+
+
+def test_command_does_not_run_again_before_the_work_in_the_same_state(base, tmp_path: Path) -> None:
+    counting = "echo run >> ../runs; test -e done"
+    for name in ("one", "two"):
+        assert base(counting, name).value["word"] == "red"
+    assert (tmp_path / "runs").read_text() == "run\n"
+    assert "It ran in this state already." in base(counting, "three").text
+    base(counting, "four", worker_environment={"LANG": "C", "PATH": "/usr/bin:/bin"})
+    (tmp_path / "work/done").touch()
+    assert base(counting, "five").value["word"] == "green"
+    assert (tmp_path / "runs").read_text() == "run\n" * 3
+
+
+def test_check_of_a_phase_is_the_baseline_of_the_next_in_the_same_state(
+    base, body, tmp_path: Path
+) -> None:
+    counting = "echo run >> ../runs; test -e kept.txt"
+    state = Worktree(tmp_path / "work", tmp_path / "shelf").snapshot()
+    given = {**checking({"command": counting, "name": "a"}), "keeps": True}
+    body(Action.CHECK, given, spill=tmp_path / "spill/check", recorded_work=lambda: state)
+    assert base(counting).value["word"] == "green"
+    assert (tmp_path / "runs").read_text() == "run\n"
+
+
+def test_gates_are_kept_one_by_one(body, base, tmp_path: Path) -> None:
+    (tmp_path / "work/R.md").write_text("## Gates\n- `echo run >> ../runs`\n- `test -e done`\n")
+    given = {**checking({"rubric": "R.md"}), "is_baseline": True}
+    for name in ("one", "two"):
+        found = body(Action.CHECK, given, address=f"base.{name}", spill=tmp_path / "spill" / name)
+        assert found.text.endswith("\n\n- `echo run >> ../runs`: green\n- `test -e done`: red")
+    base("echo run >> ../runs")
+    assert (tmp_path / "runs").read_text() == "run\n"
+
+
+def test_phases_keep_what_the_next_one_runs_before_its_work() -> None:
+    phases = [
+        {"name": "a", "task": "t", "checkers": ["pytest -q", "R.md", "ruff"]},
+        {"name": "b", "task": "t", "checkers": ["pytest -q", "R.md"]},
+    ]
+    found = compile_workflow(WorkflowDocument.model_validate({"name": "w", "phases": phases}))
+    keeping = [path for path, node in found.walk() if getattr(node, "inputs", {}).get("keeps")]
+    assert keeping == ["a/check.pytest", "a/check.R"]

@@ -16,14 +16,14 @@ from workers.checkers.combine import combine
 from workers.task.inputs import Check
 
 #: Ends with the next digit of `plan`, and leaves a line for each run.
-PLANNED = 'echo x >> runs; exit $(cut -c"$(wc -l < runs)" plan)'
+PLANNED = 'echo x >> ../runs; exit $(cut -c"$(wc -l < ../runs)" plan)'
 
 
 @pytest.fixture
 def check(body, tmp_path: Path):
     def run(plan: str, command: str = PLANNED, **checker) -> Outcome:
         (tmp_path / "work/plan").write_text(plan)
-        (tmp_path / "work/runs").write_text("")
+        (tmp_path / "runs").write_text("")
         outcome: Outcome = body(Action.CHECK, checking({"command": command, **checker}))
         return outcome
 
@@ -45,7 +45,7 @@ def test_red_command_runs_again_to_the_last_rerun(
 ) -> None:
     outcome = check(plan, reruns=reruns)
     assert (outcome.verdict, outcome.decided_by) == (verdict, decided_by)
-    assert (tmp_path / "work/runs").read_text().count("x") == runs
+    assert (tmp_path / "runs").read_text().count("x") == runs
     if runs > 1:
         assert [str(run.exit_code) for run in outcome.runs] == list(plan)
     assert (outcome.flaky == ()) is (decided_by == "flaky")
@@ -56,10 +56,10 @@ def test_flaky_check_names_the_tests_that_flipped(check, tmp_path: Path) -> None
     tests = (
         "import pathlib\n"
         "def test_flips():\n"
-        "    runs = pathlib.Path('runs')\n"
+        "    runs = pathlib.Path('../runs')\n"
         "    runs.write_text(runs.read_text() + 'x')\n"
         "    assert len(runs.read_text()) != 1\n"
-        "def test_fails_once_more(): assert pathlib.Path('runs').read_text() != 'x'\n"
+        "def test_fails_once_more(): assert pathlib.Path('../runs').read_text() != 'x'\n"
         "def test_stays(): pass\n"
     )
     (tmp_path / "work/test_a.py").write_text(tests)
@@ -70,6 +70,13 @@ def test_flaky_check_names_the_tests_that_flipped(check, tmp_path: Path) -> None
         " test_a::test_flips did not end the same way.\n\n"
     )
     assert [run.failed for run in outcome.runs] == [outcome.flaky[::-1], ()]
+
+
+def test_run_that_changed_the_folder_is_the_last(check, tmp_path: Path) -> None:
+    outcome = check("100", f"echo made > made.txt; {PLANNED}", reruns=2)
+    assert (outcome.verdict, outcome.decided_by, outcome.runs) == ("retry", "exit_code", None)
+    assert outcome.text.startswith("It did not run again, as the folder had changed meanwhile.")
+    assert (tmp_path / "runs").read_text() == "x\n"
 
 
 def test_check_that_is_cancelled_between_its_runs_has_no_verdict(body, tmp_path: Path) -> None:
