@@ -73,10 +73,10 @@ $(VENV)/agents.stamp: tests/agents/package.json tests/agents/package-lock.json |
 demo: setup ## a whole run with nothing but this folder (AGENT=claude for a real agent)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" AGENT="$(AGENT)" sh examples/demo.sh
 
-CHECKS := formatted lint types contracts drift spelling words sizes dependencies dead-code locks
+CHECKS := formatted lint types contracts drift spelling sizes dependencies dead-code locks
 .PHONY: $(CHECKS)
 
-check: $(CHECKS) ## format, lint, types, import contracts, docs drift, spelling, words, sizes, dependencies, dead code, locks
+check: $(CHECKS) ## format, lint, types, import contracts, docs drift, spelling, sizes, dependencies, dead code, locks
 
 $(CHECKS): setup-dev
 
@@ -97,9 +97,6 @@ drift:
 
 spelling:
 	$(BIN)/codespell
-
-words:
-	$(PY) scripts/words.py
 
 sizes:
 	$(PY) scripts/sizes.py
