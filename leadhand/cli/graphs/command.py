@@ -120,7 +120,7 @@ def graph_draw_command(*, file: Path, path: Path | None) -> int:
     Each line is a step with its tool and the steps that it waits for. Steps of one number may run
     side by side. `leadhand draw ID` draws a session that runs or ran.
     """
-    from leadhand.cli.drawings.command import write_drawing
+    from leadhand.cli.commands.draw import write_drawing
     from leadhand.cli.graphs.graph_file import read_graph
     from leadhand.cli.graphs.plan_text import graph_drawing, graph_svg
 

@@ -1,3 +1,0 @@
-"""`leadhand artifacts`: results and outputs of steps that are too long for Redis."""
-
-from __future__ import annotations

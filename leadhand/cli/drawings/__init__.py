@@ -1,3 +1,0 @@
-"""`leadhand draw`: a session as a drawing."""
-
-from __future__ import annotations
