@@ -163,7 +163,11 @@ def _baseline(
             folder=True,
             timeout_s=checker.timeout_s,
             label=f"{name} before {phase or 'the work'}",
-            inputs={"checker": _literals({**_dump(checker), "name": name}), "is_baseline": True},
+            inputs={
+                "checker": _literals({**_dump(checker), "name": name}),
+                "is_baseline": True,
+                **_left_out(loop),
+            },
         )
         for name, checker in zip(check_names(loop.checkers), loop.checkers, strict=True)
         if _has_command(checker)
@@ -185,6 +189,13 @@ def _keeping(check: Step, checker: Checker, later: frozenset[str]) -> Step:
 
 def _has_baseline(loop: LoopDocument | PhaseDocument) -> bool:
     return loop.baseline and loop.max_iterations > 0
+
+
+def _left_out(loop: LoopDocument | PhaseDocument) -> dict[str, JsonValue]:
+    """The input of the steps that may be the first to take a snapshot of the folder."""
+    if loop.leave_out is None:
+        return {}
+    return {"leave_out": [literal(pattern) for pattern in loop.leave_out]}
 
 
 def _has_command(checker: Checker) -> bool:
@@ -270,6 +281,7 @@ def _do(
             "prior": prior,
             **({"continues": True} if loop.conversation == "continue" else {}),
             **protection(_protect_id(id_), _protected_files(loop)),
+            **_left_out(loop),
         },
     )
 

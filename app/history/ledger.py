@@ -60,6 +60,7 @@ def entry_of(
         changed_by_checkers=_changed(value.get("changed_by_checkers")),
         tests_changed=_names(value.get("tests_changed")),
         checker_changed=_names(value.get("checker_changed")),
+        left_out=_names(value.get("left_out")),
         no_diff=_text(inputs.get("no_diff")),
         not_compared=str(value["not_compared"]) if "not_compared" in value else None,
         started_ms=began if isinstance(began, int) else outcome.started_ms,

@@ -35,6 +35,7 @@ def evidence_of(result: ResultView) -> Evidence | None:
         baseline=_words(accepted, "baseline"),
         flaky=list(_words(accepted, "flaky")),
         not_compared=_why_not_compared(accepted, files),
+        left_out=sorted({one for entry in accepted for one in entry.left_out}),
         cost_usd=result.cost_usd,
         input_tokens=result.input_tokens,
         output_tokens=result.output_tokens,

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class SessionSettings:
-    """The settings for sessions of one folder. Both readers raise ClickException."""
+    """The settings for sessions of one folder. All readers raise ClickException."""
 
     def __init__(self, cwd: str | None) -> None:
         self._folder = Path(cwd or ".").absolute()
@@ -34,6 +34,16 @@ class SessionSettings:
             return [one.model_dump(mode="json") for one in self._settings.quarantine()]
         except FolderSettingInvalid as error:
             raise click.ClickException(str(error)) from None
+
+    def read_leave_out(self) -> dict[str, object]:
+        """Return the by-products as a field of documents; {} if they are not set."""
+        from leadhand.models.folder_settings import FolderSettingInvalid
+
+        try:
+            found = self._settings.leave_out()
+        except FolderSettingInvalid as error:
+            raise click.ClickException(str(error)) from None
+        return {} if found is None else {"leave_out": [*found]}
 
     @property
     def _settings(self) -> FolderSettings:

@@ -48,7 +48,7 @@ def worktree_field(cwd: str | None, *, worktree: bool, no_prepare: bool) -> obje
     file = searched_folders(Path(cwd or "."), environment())[-1] / FILE
     try:
         text, content = read_toml(file)
-        asked = content.get("worktree")
+        asked = _without_leave_out(content.get("worktree"))
         if asked is None:
             return True
         options = WorktreeOptions.model_validate(asked)
@@ -61,6 +61,13 @@ def worktree_field(cwd: str | None, *, worktree: bool, no_prepare: bool) -> obje
     if options.prepare is not None:
         _require_approval(file, text, options.prepare)
     return options.model_dump()
+
+
+def _without_leave_out(section: object) -> object:
+    """`[worktree]` of leadhand.toml without the setting that sessions in any folder have."""
+    if not isinstance(section, dict):
+        return section
+    return {name: value for name, value in section.items() if name != "leave_out"}
 
 
 def _require_approval(file: Path, text: str, command: str) -> None:

@@ -283,6 +283,10 @@ class ProtectedPaths(Document):
     paths: tuple[Protected, ...] = ()
 
 
+#: Patterns as in .gitignore of what programs leave in a folder, which is no work.
+LeaveOut = Annotated[tuple[FilePattern, ...], Field(max_length=100)]
+
+
 class Budget(Document):
     """The limits of a whole session; reaching one ends the session.
 
@@ -345,6 +349,9 @@ class _Loop(Document):
     #: Files that the doer must leave as they were before the loop; otherwise the loop, and the
     #: session, end as `tampered`.
     protected: Annotated[tuple[Protected, ...], Field(max_length=100)] = ()
+    #: Untracked files that are neither work nor a change by checkers; by default caches of Python,
+    #: `node_modules`, `.venv` and `.env`. Untracked files above 50 MB are left out in any case.
+    leave_out: LeaveOut | None = None
     #: Doers with the same key share its limits, across sessions.
     concurrency_key: Key | None = None
 

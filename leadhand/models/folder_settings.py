@@ -9,13 +9,14 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from leadhand.models.documents import Protected, ProtectedPaths, Quarantined
+from leadhand.models.documents import LeaveOut, Protected, ProtectedPaths, Quarantined
 from leadhand.models.git_tracking import committed_text
 from leadhand.models.toml_file import TomlUnreadable, parse_toml, read_text
 from leadhand.models.validation_messages import first_error
 
 FILE = "leadhand.toml"
 _QUARANTINE = TypeAdapter(tuple[Quarantined, ...])
+_LEAVE_OUT: TypeAdapter[tuple[str, ...]] = TypeAdapter(LeaveOut)
 
 
 class FolderSettingInvalid(ValueError):
@@ -23,7 +24,7 @@ class FolderSettingInvalid(ValueError):
 
 
 class FolderSettings:
-    """The settings for sessions of one folder. Both readers raise FolderSettingInvalid."""
+    """The settings for sessions of one folder. All readers raise FolderSettingInvalid."""
 
     def __init__(self, folder: Path, env: Mapping[str, str]) -> None:
         self._file = folder / FILE
@@ -48,9 +49,19 @@ class FolderSettings:
         committed, has no effect.
         """
         with self._naming("quarantine"):
-            text = read_text(self._file) if self._committed is None else self._committed
-            entries = parse_toml(self._file, text).get("quarantine", [])
+            entries = parse_toml(self._file, self._text()).get("quarantine", [])
             return _QUARANTINE.validate_python(entries)
+
+    def leave_out(self) -> tuple[str, ...] | None:
+        """Returns `leave_out` of `[worktree]`; None if it is not set. The commit counts, too."""
+        with self._naming("worktree.leave_out"):
+            section = parse_toml(self._file, self._text()).get("worktree")
+            if not isinstance(section, dict) or "leave_out" not in section:
+                return None
+            return _LEAVE_OUT.validate_python(section["leave_out"])
+
+    def _text(self) -> str:
+        return read_text(self._file) if self._committed is None else self._committed
 
     @cached_property
     def _committed(self) -> str | None:

@@ -21,6 +21,7 @@ from leadhand.models.documents import (
     Checker,
     Document,
     Doer,
+    LeaveOut,
     Name,
     Place,
     Priority,
@@ -129,6 +130,7 @@ class PlanDocument(Document, WithEnvironment):
     baseline: StrictBool = True
     quarantine: Annotated[tuple[Quarantined, ...], Field(max_length=200)] = ()
     protected: Annotated[tuple[Protected, ...], Field(max_length=100)] = ()
+    leave_out: LeaveOut | None = None
     label: Name | None = None
     priority: Priority = "normal"
     cwd: Annotated[str | None, Field(validate_default=True)] = None

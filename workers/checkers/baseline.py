@@ -20,7 +20,7 @@ from leadhand.models.documents import Checker
 from workers.agents.output_parser import TEXT_LIMIT
 from workers.checkers.commands import CommandRun, listed, run_command
 from workers.checkers.reports import TestRun
-from workers.folders.work_diff import SNAPSHOTS
+from workers.folders.work_diff import SNAPSHOTS, left_out
 from workers.folders.worktree import SnapshotLost, Worktree
 from workers.processes.environment import place
 from workers.processes.exit_outcome import add_process_facts, failed_outcome, why_not_started
@@ -87,7 +87,8 @@ class _Folder:
         self._marker = self._shelf / "before"
         folder, own = task.own_top or task.cwd, task.own_top is not None
         tree = partial(Worktree, shelf=self._shelf, is_own=own, most=task.copy_max)
-        self._tree = None if folder is None else tree(folder)
+        named = left_out(task.inputs)
+        self._tree = None if folder is None else tree(folder, leave_out=named)
         #: The folder's digest before the first one; None if it is unknown.
         self.before: str | None = None
         self.warning: str | None = None

@@ -84,6 +84,9 @@ class CheckRound:
             value = {**value, "changed": {"files": shown, "count": len(self._changed)}}
         for name, files in self._judging.items():
             value = {**value, name: [without_keys(str(one), secrets) for one in files]}
+        left_out = self._tree.left_out()[:NAMED]
+        if left_out:
+            value = {**value, "left_out": [without_keys(one, secrets) for one in left_out]}
         if self.why_not is not None:
             value = {**value, "not_compared": self.why_not}
         if not self.files:

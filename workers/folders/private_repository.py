@@ -12,13 +12,12 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from subprocess import CalledProcessError
 from typing import NamedTuple
 
 from workers.processes import environment
-from workers.processes.by_products import BY_PRODUCTS
 from workers.processes.own_folders import claim_session_folder
 
 #: Runs git in the working folder with the user's settings, and returns its output.
@@ -28,8 +27,6 @@ _FACTS = ("core.filemode", "core.ignorecase", "core.precomposeunicode", "core.sy
 _FORMAT = "extensions.objectformat"
 _LISTS = ("core.excludesfile", "core.attributesfile")
 _PATHS = ("objects", "index", "info/exclude", "info/attributes")
-#: Git's list of by-products.
-_BY_PRODUCTS = "".join(f"{pattern}\n" for pattern in BY_PRODUCTS).encode()
 
 
 class FolderTooLarge(Exception):
@@ -83,7 +80,13 @@ def find_repository(shelf: Path, folder: Path) -> PrivateRepository | None:
 
 
 def make_repository(
-    shelf: Path, folder: Path, run: Run, *, most: int | None, deadline: float
+    shelf: Path,
+    folder: Path,
+    run: Run,
+    *,
+    most: int | None,
+    leave_out: Sequence[str],
+    deadline: float,
 ) -> PrivateRepository:
     """Makes the repository of a folder. Raises FolderTooLarge, OSError, SubprocessError.
 
@@ -97,11 +100,12 @@ def make_repository(
     home, draft = _home(shelf, top), Path(tempfile.mkdtemp(prefix="new-", dir=shelf))
     for name in ("refs", "objects/info"):
         (draft / name).mkdir(parents=True)
-    (draft / "by-products").write_bytes(_BY_PRODUCTS)
+    by_products = "".join(f"{pattern}\n" for pattern in leave_out).encode()
+    (draft / "by-products").write_bytes(by_products)
     if theirs is not None:
         theirs.copy_index(draft / "index")
         (draft / "objects" / "info" / "alternates").write_text(f"{theirs.path('objects')}\n")
-    excludes, attributes = _lists(theirs, run)
+    excludes, attributes = _lists(theirs, run, by_products)
     (draft / "excludes").write_bytes(excludes)
     (draft / "attributes").write_bytes(attributes)
     (draft / "config").write_text(_config(home, {} if theirs is None else theirs.settings))
@@ -183,7 +187,7 @@ def _quoted(path: Path) -> str:
     return str(path).replace("\\", "\\\\").replace('"', '\\"')
 
 
-def _lists(theirs: _Theirs | None, run: Run) -> tuple[bytes, bytes]:
+def _lists(theirs: _Theirs | None, run: Run, by_products: bytes) -> tuple[bytes, bytes]:
     """The list of ignored files, which includes by-products, and that of attributes.
 
     A later line of one counts more: first are those of the user, then those of the repository.
@@ -200,7 +204,7 @@ def _lists(theirs: _Theirs | None, run: Run) -> tuple[bytes, bytes]:
         for name in ("info/exclude", "info/attributes")
     ]
     return (
-        b"\n".join([users[0], _BY_PRODUCTS, repositorys[0]]),
+        b"\n".join([users[0], by_products, repositorys[0]]),
         b"\n".join([users[1], repositorys[1]]),
     )
 

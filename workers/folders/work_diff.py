@@ -11,9 +11,12 @@ import gzip
 import json
 import logging
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Literal
+
+from pydantic import JsonValue
 
 from app.domain.outcomes import Outcome
 from app.domain.program import Action
@@ -126,16 +129,24 @@ def start_diff(
     assert work.cwd is not None
     shelf = spill / work.ref.id / SNAPSHOTS
     keeps = does_work(work)
-    is_own = top is not None
-    whole = None if top in (None, work.cwd) else Worktree(top, shelf, is_own=True, most=most)
+    take = partial(
+        Worktree, shelf=shelf, is_own=top is not None, most=most, leave_out=left_out(work.inputs)
+    )
+    whole = None if top is None or top == work.cwd else take(top)
     return Look(
-        Worktree(work.cwd, shelf, is_own=is_own, most=most),
+        take(work.cwd),
         work.grant.address,
         left,
         keeps=keeps,
         target=target,
         whole=whole,
     )
+
+
+def left_out(inputs: Mapping[str, JsonValue]) -> list[str] | None:
+    """Returns the patterns of by-products in a step's inputs; None for the default ones."""
+    patterns = inputs.get("leave_out")
+    return [str(one) for one in patterns] if isinstance(patterns, list) else None
 
 
 def needs_snapshot(work: Work) -> bool:

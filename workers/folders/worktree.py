@@ -31,7 +31,7 @@ from workers.folders.private_repository import (
     make_repository,
 )
 from workers.processes import environment
-from workers.processes.by_products import is_by_product
+from workers.processes.by_products import BY_PRODUCTS, is_by_product
 from workers.processes.nested_repositories import nested_in, open_nested
 from workers.processes.own_folders import claim_session_folder
 
@@ -45,6 +45,9 @@ REST_S = 600.0
 PATCH_BYTES = 200_000
 #: The most files and bytes that are read in a folder without git.
 FILES, READ_BYTES = 20_000, 512 * 1024 * 1024
+#: Untracked files of more bytes are not part of a snapshot; so many of them are looked up.
+LARGE = 50_000_000
+_LARGE_FILES = 1_000
 #: Folders that are not part of a snapshot.
 _NOT_WORK = frozenset({".leadhand", ".git"})
 #: Git settings without hooks, daemons, housekeeping and line-ending conversion.
@@ -73,6 +76,7 @@ class Worktree:
         lock: int | None = None,
         is_own: bool = False,
         most: int | None = None,
+        leave_out: Sequence[str] | None = None,
     ) -> None:
         self.folder = folder
         #: Whether it is a session's own worktree, so that repositories in it are a doer's work.
@@ -82,6 +86,8 @@ class Worktree:
         self.shelf = shelf
         #: The most bytes of a folder in no repository; None for no limit.
         self._most = most
+        #: The patterns of by-products, for the first snapshot of a session.
+        self._leave_out = BY_PRODUCTS if leave_out is None else leave_out
         self._slow = shelf / "slow"
         self._deadline = 0.0
         self._found: PrivateRepository | None = None
@@ -278,7 +284,8 @@ class Worktree:
 
     def _add_all(self, repository: PrivateRepository) -> None:
         """Bring the index up to date; a repository in the folder without a commit is left out."""
-        add = ("add", "-A", "--", ".", ":(exclude,glob)**/.leadhand/**")
+        large = (f":(exclude,literal){name}" for name in self._large())
+        add = ("add", "-A", "--", ".", ":(exclude,glob)**/.leadhand/**", *large)
         self._add_tracked_by_products(repository)
         try:
             self._git(*add)
@@ -305,15 +312,54 @@ class Worktree:
         for at in range(0, len(names), 500):
             self._git("update-index", "--add", "--remove", "--", *names[at : at + 500])
 
-    def left_out(self) -> list[str]:
-        """Return the by-products in the folder that git neither tracks nor ignores."""
-        self._deadline = time.monotonic() + SNAPSHOT_S
-        options = ("-o", "--exclude-standard", "--directory", "--no-empty-directory")
+    def _large(self) -> list[str]:
+        """The files above LARGE bytes that are neither in the snapshots nor tracked."""
+        others = self._run_git("ls-files", "-z", "-o", "--exclude-standard").split(b"\0")
+        large = [name for one in others if one and self._is_large(name := os.fsdecode(one))]
+        if not large:
+            return []
         try:
-            listed = self._run_git("ls-files", "-z", *options, own=False).split(b"\0")
+            named = self._run_git("ls-files", "-z", "--", *large[:_LARGE_FILES], own=False)
+        except subprocess.CalledProcessError:
+            named = b""
+        tracked = {os.fsdecode(one) for one in named.split(b"\0")}
+        return [name for name in large if name not in tracked]
+
+    def _is_large(self, name: str) -> bool:
+        try:
+            return (self.folder / name).lstat().st_size > LARGE
+        except OSError:
+            return False
+
+    def left_out(self) -> list[str]:
+        """Return what is no work in the folder although git does not ignore it.
+
+        These are by-products that are not tracked, and large files.
+        """
+        self._deadline = time.monotonic() + SNAPSHOT_S
+        options = ("-z", "-o", "--directory", "--no-empty-directory")
+        try:
+            repository = self._open_repository()
+            if repository is None:
+                return []
+            patterns = f"--exclude-from={repository.by_products}"
+            found = self._run_git("ls-files", *options, "--ignored", patterns).split(b"\0")
+            ignored = self._ignored_by_users(found) if repository.is_in_repository else set()
+            large = self._large()
         except (OSError, subprocess.SubprocessError):
             return []
-        return [name for one in listed if is_by_product(name := os.fsdecode(one))]
+        names = (os.fsdecode(one) for one in found if one and one not in ignored)
+        return sorted({*names, *large})
+
+    def _ignored_by_users(self, names: Sequence[bytes]) -> set[bytes]:
+        """Those of these names that the folder's own repository ignores."""
+        given = [os.fsdecode(one) for one in names if one][:_LARGE_FILES]
+        if not given:
+            return set()
+        try:
+            return {*self._run_git("check-ignore", "-z", "--", *given, own=False).split(b"\0")}
+        except subprocess.CalledProcessError:  # it ignores none, or is broken
+            return set()
 
     def _raw(self, *arguments: str) -> str:
         return os.fsdecode(self._run_git(*arguments))
@@ -359,6 +405,7 @@ class Worktree:
                     self.folder,
                     partial(self._run_git, own=False),
                     most=self._most,
+                    leave_out=self._leave_out,
                     deadline=self._deadline,
                 )
         return self._found

@@ -248,6 +248,7 @@ class PlanProgress:
             baseline=document.baseline,
             quarantine=document.quarantine,
             protected=document.protected,
+            leave_out=document.leave_out,
             budget=task.budget,
             label=f"{task.id}: {task.title}"[:120],
             cwd=facts.cwd,

@@ -127,6 +127,7 @@ def _document(
     cwd = given.pop("cwd", None)
     settings = SessionSettings(cwd)
     given["quarantine"] = settings.read_quarantine()
+    given |= settings.read_leave_out()
     given["protected"] = [*settings.read_protected(), *given.get("protected", ())]
     given["worktree"] = worktree_field(
         cwd, worktree=given["worktree"], no_prepare=given.pop("no_prepare")

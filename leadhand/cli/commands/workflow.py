@@ -93,6 +93,7 @@ def _overrides(
     settings = SessionSettings(cwd)
     quarantine = settings.read_quarantine()
     held: dict[str, object] = {"quarantine": quarantine} if quarantine else {}
+    held |= settings.read_leave_out()
     held["protected"] = [*settings.read_protected(), *(others.pop("protected", None) or ())]
     try:
         return Overrides.model_validate(

@@ -140,6 +140,7 @@ def plan_document(
         settings = SessionSettings(cwd)
         if quarantine := settings.read_quarantine():
             fields["quarantine"] = quarantine
+        fields |= settings.read_leave_out()
         if protected := [*settings.read_protected(), *fields.get("protected", ())]:
             fields["protected"] = protected
         named = [checker_of(checker, cwd) for checker in checkers]

@@ -59,6 +59,8 @@ class LedgerEntry(View):
     #: None if nothing has changed, or if the folder was not compared, for which there is a reason.
     changed_by_checkers: ChangedByCheckers | None = None
     not_compared: str | None = None
+    #: By-products and large files, which are not compared. The first ones.
+    left_out: list[str] = []
     #: Files that the loop's doers have changed and the judgement depends on: tests, and files that
     #: configure a checker's program. The first ones of each.
     tests_changed: list[str] = []
@@ -103,6 +105,8 @@ class Evidence(View):
     flaky: list[str] = []
     #: Why the folder was not compared; null if it was.
     not_compared: str | None = None
+    #: By-products and files above 50 MB, which are neither work nor compared. The first ones.
+    left_out: list[str] = []
     cost_usd: float = 0.0
     input_tokens: int = 0
     output_tokens: int = 0

@@ -13,6 +13,7 @@ from leadhand.models.views import ChangedByCheckers
 from tests.engine.folders.test_fork_worktree import DOCUMENT, Sessions
 from tests.unit.workers.folders.repositories import git, make_repository
 from workers.attempt.settle import Settler
+from workers.folders import worktree
 from workers.folders.worktree import Worktree
 from workers.workspaces.git import Git
 from workers.workspaces.own_folders import Home, discard_folder
@@ -175,6 +176,25 @@ def test_by_products_are_no_work_unless_git_tracks_them(sessions: Sessions, repo
     home = Home(repo.parent / "state", session, repo, "")
     git(repo, "merge", "-q", "--ff-only", f"leadhand/{session}")
     assert discard_folder(Git(repo), home, force=False).kept == ""
+
+
+def test_documents_name_by_products_and_large_files_are_none_of_the_work(
+    sessions: Sessions, repo: Path
+) -> None:
+    (repo / "tracked").write_bytes(bytes(worktree.LARGE + 1))
+    git(repo, "add", "tracked")
+    git(repo, "commit", "-qm", "large")
+    more = f"head -c {worktree.LARGE + 1} /dev/zero > large; echo x >> tracked"
+    doer = {"command": f"mkdir -p out/sub; touch out/sub/x .env a; {more}"}
+    session = submit(sessions, repo, "touch out/y b.log", doer=doer, leave_out=["out/", "*.log"])
+    (entry,) = sessions.engine.queries.ledger(session).items
+    assert entry.changed_by_checkers is None
+    assert entry.left_out == ["b.log", "large", "out/"]
+    changed = git(repo, "diff", "--name-only", f"main..leadhand/{session}").splitlines()
+    assert changed == [".env", "a", "tracked"]
+    evidence = sessions.engine.queries.result(session).evidence
+    assert evidence is not None
+    assert evidence.left_out == entry.left_out
 
 
 def test_work_that_the_doer_committed_stays_though_it_is_a_by_product(

@@ -37,6 +37,22 @@ def test_commit_counts_and_not_the_folder(tmp_path: Path) -> None:
     assert SessionSettings(str(tmp_path)).read_quarantine() == FOUND
 
 
+def test_by_products_are_those_of_the_commit(tmp_path: Path) -> None:
+    file = tmp_path / "leadhand.toml"
+    git(tmp_path, "init", "-q")
+    file.write_text('[worktree]\nprepare = "x"\nleave_out = ["out/", "*.log"]\n')
+    assert SessionSettings(str(tmp_path)).read_leave_out() == {}, "it is not committed"
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-qm", "one")
+    file.unlink()
+    found = {"leave_out": ["out/", "*.log"]}
+    assert SessionSettings(str(tmp_path)).read_leave_out() == found
+    file.write_text("[worktree]\nleave_out = 3\n")
+    git(tmp_path, "commit", "-qam", "two")
+    with pytest.raises(click.ClickException, match=r"leadhand.toml: worktree.leave_out"):
+        SessionSettings(str(tmp_path)).read_leave_out()
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
