@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
-from pydantic import JsonValue
-
 from app.domain.ids import SessionRef
 from app.domain.records import Reply, StepRecord
 from app.engine import Engine
@@ -22,7 +20,6 @@ from app.errors import (
     StoreUnknown,
 )
 from app.operations.outbox import NEWER_MS
-from app.store.session_index import KINDS
 from app.store.store import Due
 
 log = logging.getLogger(__name__)
@@ -36,8 +33,6 @@ BATCH = 100
 MOST_GONE = 10_000
 #: Maximum batches per sweep.
 ROUNDS = 50
-#: Sessions of an older version that one call adds to the index: a few ms of the server.
-INDEXED = 100
 #: Maximum messages that free memory in one sweep of a full server.
 MOST_ROOM = ROUNDS * BATCH
 
@@ -98,23 +93,7 @@ def _handle_all(engine: Engine) -> Swept:
         if max(found) < BATCH:
             break
         answer = _due(engine, every_ms=0)
-    if answer.word == "due":
-        index_sessions(engine)
     return total
-
-
-def index_sessions(engine: Engine) -> bool:
-    """Add sessions of an older version to the index by kind, label and name; True if all are in it.
-
-    A full server refuses that. Until all are added, lists examine the others one by one.
-    """
-    arguments: dict[str, JsonValue] = {"kinds": list(KINDS), "limit": INDEXED}
-    with suppress(StoreFull):
-        for _ in range(ROUNDS):
-            answer = engine.store.run("index_sessions", SessionRef("", ""), "", arguments)
-            if answer.word == "indexed":
-                return True
-    return False
 
 
 def _due(engine: Engine, *, every_ms: int, limit: int | None = None, room: bool = False) -> Reply:

@@ -25,7 +25,6 @@ from app.operations.submit import About
 from app.queries.filters import SessionFilter
 from app.settings import Settings
 from app.store.store import Store, connect
-from app.sweep import index_sessions
 from benchmarks.cost import Queue, read_counters
 from leadhand.local.redis_server import RedisServer
 from leadhand.models.documents import LoopDocument
@@ -97,17 +96,6 @@ def _functions_us(redis: Redis) -> int:
     return int(redis.info("commandstats").get("cmdstat_fcall", {}).get("usec", 0))
 
 
-def index_all(engine: Engine) -> None:
-    """Add all sessions to the index, as some sweeps do."""
-    while not index_sessions(engine):
-        pass
-
-
-def forget_index(redis: Redis) -> None:
-    """Make the store one that a version before the index wrote."""
-    redis.delete("lh:facts")
-
-
 def main(count: int) -> None:
     """Run all measurements and print them."""
     with tempfile.TemporaryDirectory() as name, RedisServer(Path(name, ".leadhand")) as server:
@@ -123,13 +111,6 @@ def main(count: int) -> None:
         for session in old:
             engine.control.apply(session, "abort")
         _print("delete", measure(redis, lambda: engine.deletion.delete(old.pop()), times=DELETED))
-        forget_index(redis)
-        _print(f"the same without the index: {list_all(engine, WANTED)}",
-               measure(redis, lambda: list_all(engine, WANTED)))  # fmt: skip
-        _print("indexing all of them", measure(redis, lambda: index_all(engine)))
-        _print("indexing none", measure(redis, lambda: index_sessions(engine)))
-        _print(f"list by label: {list_all(engine, WANTED)}",
-               measure(redis, lambda: list_all(engine, WANTED)))  # fmt: skip
 
 
 def _median(rounds: list[Spent]) -> Spent:

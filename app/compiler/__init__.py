@@ -5,9 +5,8 @@ from __future__ import annotations
 from app.compiler.flow import compile_flow
 from app.compiler.graph import compile_graph
 from app.compiler.plan import compile_plan
-from app.compiler.requirements import requirements_of
 from app.compiler.workflow import compile_loop, compile_workflow
-from app.domain.program import WITH_CHECKER_TOOLS, Program
+from app.domain.program import Program
 from leadhand.flows.documents import AnyDocument
 from leadhand.graphs.documents import GraphDocument
 from leadhand.models.documents import LoopDocument, WorkflowDocument
@@ -16,13 +15,6 @@ from leadhand.models.plans import PlanDocument
 
 def compile_document(document: AnyDocument) -> Program:
     """Compiles a document of any kind to a program. Raises InvalidDocument."""
-    program = _compile(document)
-    if not any(need.offered for need in requirements_of(document).tools):
-        return program
-    return program.model_copy(update={"schema_version": WITH_CHECKER_TOOLS})
-
-
-def _compile(document: AnyDocument) -> Program:
     if isinstance(document, LoopDocument):
         return compile_loop(document)
     if isinstance(document, WorkflowDocument):

@@ -12,7 +12,7 @@ from pydantic import JsonValue
 
 from app.compiler.workspaces import TIMEOUT_S, extras_of
 from app.domain.merges import APPLY
-from app.domain.program import WITH_MERGES, Action, Loop, Program, Step
+from app.domain.program import Action, Loop, Program, Step
 from app.domain.references import literal, outcome_reference, references_in
 from app.domain.workspaces import OwnFolder
 from leadhand.models.views import LedgerEntry
@@ -74,7 +74,7 @@ def apply_program(
         }  # fmt: skip
         body = (_step("merge", merge), *recheck.checks, _land(facts, recheck))
     loop = Loop(id=APPLY, label=APPLY, body=body, max_iterations=_TIMES, result=APPLY)
-    return Program(schema_version=WITH_MERGES, name=f"apply {session}", body=(loop,))
+    return Program(name=f"apply {session}", body=(loop,))
 
 
 def _land(facts: dict[str, JsonValue], recheck: Recheck) -> Step:

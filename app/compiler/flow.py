@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -24,11 +23,6 @@ from app.compiler.protecting import protection, recording_step
 from app.compiler.subflows import child_document, faults_in_files, faults_of_subflows
 from app.compiler.templates import Texts
 from app.domain.program import (
-    WITH_FLOW_VALUES,
-    WITH_FORMS,
-    WITH_KINDS_OF_TOOLS,
-    WITH_LIMITS,
-    WITHOUT_PLANS,
     Action,
     Given,
     Loop,
@@ -38,7 +32,7 @@ from app.domain.program import (
     RetryPolicy,
     Step,
 )
-from app.domain.references import TEXT, TOP, VALUE, literal
+from app.domain.references import TOP, literal
 from app.errors import InvalidDocument
 from leadhand.flows.agents import agent_of
 from leadhand.flows.documents import (
@@ -58,12 +52,10 @@ from leadhand.flows.documents import (
     SubflowStep,
     WaitStep,
 )
-from leadhand.flows.structure import Brought, Placed, nest_steps, steps_of
+from leadhand.flows.structure import Brought, Placed, nest_steps
 from leadhand.flows.tool_step import ToolStep
 from leadhand.flows.typed_inputs import typed_inputs
 from leadhand.models.documents import AGENT_TIMEOUT_S
-from leadhand.models.forms import FREE_TEXT
-from leadhand.models.tool_names import is_newer_kind
 
 #: Attempts per agent step, the first included, unless the flow sets `attempts`.
 ATTEMPTS = 5
@@ -89,8 +81,7 @@ def compile_flow(document: FlowDocument) -> Program:
         label = "protected files before the work"
         block.nodes.append(recording_step(_RECORDS, document.protected, label=label))
     block.take_all(nest_steps(document.steps))
-    program = Program(name=document.name, body=tuple(block.nodes))
-    return program.model_copy(update={"schema_version": _schema_version(document, program)})
+    return Program(name=document.name, body=tuple(block.nodes))
 
 
 def _check_folder(document: FlowDocument) -> None:
@@ -98,21 +89,6 @@ def _check_folder(document: FlowDocument) -> None:
     if document.cwd is None:
         hint = "protected files need a working folder; give one, or leave protected out"
         raise InvalidDocument("cwd", None, hint)
-
-
-def _schema_version(document: FlowDocument, program: Program) -> int:
-    """The oldest version of programs that has all that this one uses."""
-    steps = [one.step for one in steps_of(document)]
-    tools = [step for step in steps if isinstance(step, ToolStep)]
-    written = program.text
-    if any(step.for_each is not None for step in tools) or f"{json.dumps(VALUE)}:" in written:
-        return WITH_FLOW_VALUES
-    if f"{json.dumps(TEXT)}:" in written:
-        return WITH_LIMITS
-    if any(is_newer_kind(step.tool) for step in tools):
-        return WITH_KINDS_OF_TOOLS
-    asks = any(isinstance(step, HumanStep) and step.rules != FREE_TEXT for step in steps)
-    return WITH_FORMS if asks else WITHOUT_PLANS
 
 
 @dataclass

@@ -14,11 +14,6 @@ from app.domain.graphs import ITEMS
 from app.domain.program import (
     JITTER,
     LOCAL,
-    WITH_CALLED_SESSIONS,
-    WITH_KINDS_OF_TOOLS,
-    WITH_LIMITS,
-    WITH_LOCAL_STEPS,
-    WITH_TEMPLATES,
     Action,
     Program,
     RetryPolicy,
@@ -40,7 +35,7 @@ from leadhand.graphs.references import (
     target_of,
     value_at,
 )
-from leadhand.models.tool_names import is_local_tool, is_newer_kind
+from leadhand.models.tool_names import is_local_tool
 
 _ITEMS_TIMEOUT_S = 60.0
 #: Joins that decide when a step is claimed whether it is skipped.
@@ -76,16 +71,7 @@ def compile_graph(document: GraphDocument) -> Program:
             faults += error.all
     if faults:
         raise SeveralInvalid(faults)
-    version = WITH_TEMPLATES
-    if any(is_newer_kind(step.called) for step in document.steps):
-        version = WITH_KINDS_OF_TOOLS
-    if any(map(_has_limits, document.steps)):
-        version = WITH_LIMITS
-    if any(node.queue == LOCAL for node in body):
-        version = WITH_LOCAL_STEPS
-    if any(step.session is not None for step in document.steps):
-        version = WITH_CALLED_SESSIONS
-    return Program(schema_version=version, name=document.name, body=tuple(body))
+    return Program(name=document.name, body=tuple(body))
 
 
 def missing_inputs(document: GraphDocument) -> list[InvalidDocument]:

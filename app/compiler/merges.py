@@ -10,7 +10,7 @@ from app.compiler.checker_names import check_names
 from app.compiler.protecting import protection, recording_step
 from app.compiler.workflow import compile_loop
 from app.domain.merges import ASK_TIMEOUT_S, ASKS, RESOLVES, Merge
-from app.domain.program import WITH_MERGES, Action, Loop, OnFail, Program, Step
+from app.domain.program import Action, Loop, OnFail, Program, Step
 from app.domain.references import literal, outcome_reference
 from leadhand.models.documents import LoopDocument
 from leadhand.models.forms import AnswerRules, GivenAnswer
@@ -45,7 +45,7 @@ def merge_program(document: LoopDocument, merge: Merge) -> Program:
     )
     body = (_begin(), attempt, _after(), _ask(merge))
     whole = Loop(id="merge", label="merge", body=body, max_iterations=1 + ASKS)
-    return Program(schema_version=WITH_MERGES, name=f"merge/{merge.task}", body=(whole,))
+    return Program(name=f"merge/{merge.task}", body=(whole,))
 
 
 def apply_program(plan: str, origin: str, source: str, target: str) -> Program:
@@ -67,7 +67,7 @@ def _single(name: str, inputs: dict[str, JsonValue]) -> Program:
     """A program of one step, whose text is the session's result."""
     step = _step(name, inputs, folder=name == "apply")
     loop = Loop(id="once", label=name, body=(step,), max_iterations=1, result=name)
-    return Program(schema_version=WITH_MERGES, name=f"{name} plan", body=(loop,))
+    return Program(name=f"{name} plan", body=(loop,))
 
 
 def _attempt(document: LoopDocument, facts: dict[str, JsonValue]) -> tuple[Step, ...]:

@@ -11,11 +11,6 @@ from app.compiler.checker_names import check_names
 from app.compiler.workspaces import survey_step
 from app.domain.ids import lock_name
 from app.domain.program import (
-    WITH_MERGES,
-    WITH_PLANS,
-    WITH_REPLANS,
-    WITH_TARGETS,
-    WITH_WORKSPACES,
     Action,
     Loop,
     Program,
@@ -57,13 +52,8 @@ def compile_plan(document: PlanDocument) -> Program:
     else:
         nodes.append(draft)
     nodes.append(_execute(document))
-    version = WITH_WORKSPACES if has_workspaces(document) else WITH_PLANS
-    version = WITH_MERGES if merges(document) else version
-    version = WITH_REPLANS if document.on_task_failure == "replan" else version
-    # An older worker leaves the target out, and would merge into the plan's own branch.
-    version = WITH_TARGETS if merges(document) and document.target else version
     name = document.label or headline(document.request) or "plan"
-    return Program(schema_version=version, name=name, body=tuple(nodes))
+    return Program(name=name, body=tuple(nodes))
 
 
 def _survey(document: PlanDocument) -> Step:

@@ -7,7 +7,7 @@ import json
 from pydantic import JsonValue
 
 from app.compiler.plan import draft_step
-from app.domain.program import WITH_REPLANS, Program
+from app.domain.program import Program
 from app.domain.references import literal
 from leadhand.models.plans import PlanDocument
 
@@ -23,4 +23,4 @@ def replan_program(document: PlanDocument, task: str, run: int, reason: str) -> 
     )
     inputs = {**step.inputs, "failed": literal(json.dumps(failed))}
     step = step.model_copy(update={"inputs": inputs})
-    return Program(schema_version=WITH_REPLANS, name=f"replan/{task}", body=(step,))
+    return Program(name=f"replan/{task}", body=(step,))

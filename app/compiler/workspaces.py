@@ -8,9 +8,6 @@ from pydantic import JsonValue
 
 from app.domain.merges import MERGE_WORK, REBASE
 from app.domain.program import (
-    WITH_MERGES,
-    WITH_RECORDED_STATE,
-    WITH_WORKSPACES,
     Action,
     Loop,
     Program,
@@ -45,16 +42,14 @@ def clean_program(
         "do": "clean", "kind": kind, "plan": plan, "origin": literal(origin),
         "runs": listed, "folders": folders, "force": force,
     }  # fmt: skip
-    return Program(
-        schema_version=WITH_WORKSPACES, name="clean worktrees", body=(_step(WORKSPACE, inputs),)
-    )
+    return Program(name="clean worktrees", body=(_step(WORKSPACE, inputs),))
 
 
 def audit_program(place: str, *, repair: bool) -> Program:
     """Builds the program that compares a place's folders with the store, and repairs on demand."""
     step = _step("audit", {"do": "audit", "repair": repair})
     loop = Loop(id="once", label="audit", body=(step,), max_iterations=1, result="audit")
-    return Program(schema_version=WITH_MERGES, name=f"audit folders at {place}", body=(loop,))
+    return Program(name=f"audit folders at {place}", body=(loop,))
 
 
 def in_workspace(program: Program, workspace: Workspace, title: str) -> Program:
@@ -69,8 +64,7 @@ def in_workspace(program: Program, workspace: Workspace, title: str) -> Program:
         message = f"{title}\n\nTask {workspace.task} of plan {workspace.plan}."
         inputs = {"do": "keep", **facts, "message": literal(message), **_as_found(program)}
         body.append(_step(KEEP, inputs))
-    version = max(WITH_WORKSPACES, program.schema_version)
-    return Program(schema_version=version, name=program.name, body=tuple(body))
+    return Program(name=program.name, body=tuple(body))
 
 
 def in_own_folder(program: Program, own: OwnFolder, title: str) -> Program:
@@ -85,9 +79,7 @@ def in_own_folder(program: Program, own: OwnFolder, title: str) -> Program:
     started = () if own.state is None else (make,)
     last = last.model_copy(update={"needs": (*started, *sinks_of(program.body))})
     body = (first, *(_started_by(node, make) for node in program.body), last)
-    needed = WITH_WORKSPACES if own.state is None else WITH_RECORDED_STATE
-    version = max(needed, program.schema_version)
-    return Program(schema_version=version, name=program.name, body=body)
+    return Program(name=program.name, body=body)
 
 
 def _as_found(program: Program) -> dict[str, JsonValue]:
@@ -174,7 +166,7 @@ def discard_program(session: str, own: OwnFolder, folder: str, *, force: bool) -
         "prefix": literal(own.prefix), "folder": literal(folder), "force": force,
     }  # fmt: skip
     body = (_step("discard", inputs),)
-    return Program(schema_version=WITH_WORKSPACES, name=f"discard {session}", body=body)
+    return Program(name=f"discard {session}", body=body)
 
 
 def _free_id(wanted: str, taken: set[str]) -> str:

@@ -8,7 +8,7 @@ it, and `needs: []` starts at once.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from enum import StrEnum
 from functools import cached_property
 from typing import Annotated, Literal
@@ -18,45 +18,14 @@ from pydantic import (
     ConfigDict,
     Field,
     JsonValue,
-    SerializerFunctionWrapHandler,
-    model_serializer,
     model_validator,
 )
 
 from app.domain.addresses import path_of
 from leadhand.models.cycles import find_blocked
 
-#: The newest form of programs that this version reads; incremented with each new feature.
-SCHEMA_VERSION = 14
-#: The form of forks whose worktree is set to a recorded state (decision 83).
-WITH_RECORDED_STATE = 14
-#: The form of programs with checkers that are tools (decision 76).
-WITH_CHECKER_TOOLS = 13
-#: The form of graphs with steps that run loops and workflows (decision 80).
-WITH_CALLED_SESSIONS = 12
-#: The form of flows with lists, conditions and references to parts of results (decision 78).
-WITH_FLOW_VALUES = 11
-#: The form of plans that merge into a branch that the document names.
-WITH_TARGETS = 10
-#: The form of programs with steps that their submitter carries out (decision 59).
-WITH_LOCAL_STEPS = 9
-#: The form of programs with a limit, a join, an expectation or a rule of retries (decision 61).
-WITH_LIMITS = 8
-#: The form of programs that call tools that are no functions (decision 57).
-WITH_KINDS_OF_TOOLS = 7
-#: The form of plans whose tasks are merged, of the sessions that merge them, and of programs whose
-#: steps have templates.
-WITH_MERGES = WITH_TEMPLATES = 6
-#: The form of programs that ask people with forms or choices.
-WITH_FORMS = 5
-#: The form of programs whose tasks have folders of their own.
-WITH_WORKSPACES = 5
-#: The form of plans whose team lead is asked about failed tasks.
-WITH_REPLANS = 6
-#: The form of plans whose tasks share the folder, which older workers run too.
-WITH_PLANS = 4
-#: The form of programs without plans, which older workers run too.
-WITHOUT_PLANS = 3
+#: The form of programs that this version writes and reads. A worker refuses a newer one.
+SCHEMA_VERSION = 1
 
 #: The queue of steps that the session's submitter carries out, as a worker over REST.
 LOCAL = "local"
@@ -108,12 +77,6 @@ class Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-def _without(fields: dict[str, object], defaults: Mapping[str, object]) -> dict[str, object]:
-    """The serialized fields without those that have their default, so that hashes stay the same."""
-    same = {name for name, default in defaults.items() if fields.get(name) in (default, [])}
-    return {name: value for name, value in fields.items() if name not in same}
-
-
 #: The share of a retry's wait that is random.
 JITTER = 0.5
 
@@ -128,11 +91,6 @@ class RetryPolicy(Frozen):
     jitter: Annotated[float, Field(ge=0, le=1)] = JITTER
     #: The errors that are retried (`app/domain/graphs.py`); without any, all of them.
     on: tuple[str, ...] = ()
-
-    @model_serializer(mode="wrap")
-    def _serialize(self, serialize: SerializerFunctionWrapHandler) -> dict[str, object]:
-        """Leaves out the fields that older workers do not know, unless they are set."""
-        return _without(serialize(self), {"jitter": JITTER, "on": ()})
 
 
 class Given(Frozen):
@@ -174,11 +132,6 @@ class Template(Frozen):
     #: The nodes of the steps that it waits for, if it has a join.
     waits: tuple[NodeId, ...] = ()
 
-    @model_serializer(mode="wrap")
-    def _serialize(self, serialize: SerializerFunctionWrapHandler) -> dict[str, object]:
-        """Leaves out the fields that older workers do not know, unless they are set."""
-        return _without(serialize(self), {"join": None, "waits": ()})
-
 
 class Step(Frozen):
     """The smallest unit of work that a worker carries out."""
@@ -217,11 +170,6 @@ class Step(Frozen):
     #: How many items of the for_each are ready or running at once; None for all.
     at_once: Annotated[int, Field(ge=1, le=10_000)] | None = None
 
-    @model_serializer(mode="wrap")
-    def _serialize(self, serialize: SerializerFunctionWrapHandler) -> dict[str, object]:
-        """Leaves out the fields that older workers do not know, unless they are set."""
-        return _without(serialize(self), {"template": None, "at_once": None})
-
 
 class Loop(Frozen):
     """A block that is repeated until a judge, a break or a limit ends it."""
@@ -250,7 +198,7 @@ Loop.model_rebuild()
 class Program(Frozen):
     """An immutable block of nodes, identified by the hash of its content."""
 
-    schema_version: int = WITHOUT_PLANS
+    schema_version: int = SCHEMA_VERSION
     name: str = ""
     body: Annotated[tuple[Node, ...], Field(min_length=1)]
 

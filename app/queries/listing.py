@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import chain, islice, takewhile
+from itertools import islice, takewhile
 from typing import NamedTuple
 
 from pydantic import JsonValue
@@ -14,7 +14,7 @@ from app.domain.states import SessionStatus
 from app.errors import KeyDamaged
 from app.queries.cursors import decode_cursor, encode_cursor, invalid_cursor
 from app.queries.filters import SessionFilter
-from app.store.session_index import Coverage, Period, Place
+from app.store.session_index import Period, Place
 from app.store.store import Store
 from leadhand.models.views import Page, SessionView
 
@@ -149,19 +149,9 @@ class Listing:
             others = sizes.statuses if statuses else sizes.sessions
             fact = min(facts, key=sizes.facts.__getitem__)
             if sizes.facts[fact] <= others:
-                known = self._index.coverage(period)
-                if sizes.facts[fact] + known.unlisted <= others:
-                    return self._with_fact(fact, facts[fact], before, known)
+                return self._index.walk_fact(fact, facts[fact], before)
         walks = [self._index.walk(status, before) for status in statuses]
         return heapq.merge(*walks, reverse=True) if walks else self._index.walk(None, before)
-
-    def _with_fact(self, fact: str, value: str, before: Place, known: Coverage) -> Iterator[Place]:
-        """The sessions with a fact, behind all sessions that may be missing in its index."""
-        if not known.unlisted:
-            return self._index.walk_fact(fact, value, before)
-        newer = takewhile(lambda place: place.at > known.until, self._index.walk(None, before))
-        older = min(before, Place(known.until + 1, ""))
-        return chain(newer, self._index.walk_fact(fact, value, older))
 
 
 def _start(wanted: SessionFilter, cursor: str | None) -> Place:

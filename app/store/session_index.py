@@ -1,14 +1,13 @@
 """Reads the indexes of sessions: of all, by status, and by kind, label, name and folder.
 
 They order sessions by creation. `facts` has a line for each fact of a session,
-``fact<value<created<session``. Up to its mark it has those of all sessions; behind the mark a
-version before this index may have created sessions that are missing, until a sweep adds them.
+``fact<value<created<session``.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import NamedTuple, cast, get_args
 
@@ -24,7 +23,6 @@ KINDS: tuple[SessionKind, ...] = get_args(SessionKind)
 BATCH = 100
 #: The latest time in a line of `facts`.
 _LAST = 10**14 - 1
-_MARK = "~<"
 #: The most folders of a path that have lines in `facts`, from the top.
 _DEEPEST = 32
 
@@ -51,15 +49,6 @@ class Sizes(NamedTuple):
     statuses: int
     #: By fact.
     facts: dict[str, int]
-
-
-class Coverage(NamedTuple):
-    """How far `facts` has all sessions of a period."""
-
-    #: Until this time (ms).
-    until: float
-    #: How many sessions of the period were created later, and may be missing.
-    unlisted: int
 
 
 def folder_fact(path: str) -> str | None:
@@ -138,27 +127,6 @@ class SessionIndex:
             total, *counts = cast("list[int]", pipe.execute())
         by_fact = dict(zip(facts, counts[len(statuses) :], strict=True))
         return Sizes(total, sum(counts[: len(statuses)]), by_fact)
-
-    def coverage(self, period: Period) -> Coverage:
-        """Check how far the index `facts` is complete, and count sessions that it may miss."""
-        with self._away():
-            marks = cast(
-                "Sequence[str]",
-                self._redis.zrevrangebylex(self._facts, "+", f"[{_MARK}", start=0, num=1),
-            )
-            mark = int(marks[0].removeprefix(_MARK)) if marks else 0
-            with self._redis.pipeline(transaction=False) as pipe:
-                # The lines first: a session that is created in between is behind the mark.
-                for kind in KINDS:
-                    self._count_lines(pipe, "kind", kind, mark + 1, _LAST)
-                pipe.zcount(self._sessions, f"({mark}", "+inf")
-                pipe.zcount(
-                    self._sessions, max(mark + 1, period.first_ms), max(0, period.before.at)
-                )
-                *lines, sessions, unlisted = cast("list[int]", pipe.execute())
-        if sum(lines) == sessions:
-            return Coverage(_LAST, 0)
-        return Coverage(mark, unlisted)
 
     def _count_lines(
         self, pipe: Pipeline, fact: str, value: str, first: float, last: float

@@ -227,12 +227,6 @@ def prepare_guard_write(drive: Drive) -> Prepared:
     return Prepared(arguments, "written", "unknown", outcome="{}")
 
 
-def prepare_index_sessions(drive: Drive) -> Prepared:
-    drive.bench.redis.delete("lh:facts")
-    drive.bench.tick(1)
-    return Prepared({"kinds": ["loop"], "limit": 9}, "indexed", "indexed", has_session=False)
-
-
 def prepare_audit(drive: Drive, word: str = "looked", **arguments: Any) -> Prepared:
     return Prepared(arguments | {"repair": True}, "looked", word)
 
@@ -275,7 +269,6 @@ PREPARED: Mapping[Verb, Callable[[Drive], Prepared]] = {
     "stack_move": on_stack("moved", "missing", to="t"),
     "guard_begin": prepare_guard_begin,
     "guard_write": prepare_guard_write,
-    "index_sessions": prepare_index_sessions,
     "plan_edit": on_plan("edited", operations=[{"op": "move", "id": "t"}], by="x"),
     "plan_started": on_plan("recorded"),
     "plan_report": on_plan("reported", status="completed", digest="d"),

@@ -16,7 +16,6 @@ from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome, Usage
 from app.domain.program import (
     SCHEMA_VERSION,
-    WITHOUT_PLANS,
     Action,
     Loop,
     Program,
@@ -165,7 +164,7 @@ def window(case: Case) -> SessionRef:
 
 def schema(case: Case) -> SessionRef:
     ref = case.world.session("/new")
-    case.tell("here", QUEUES, schema_version=WITHOUT_PLANS - 1)
+    case.tell("here", QUEUES, schema_version=SCHEMA_VERSION - 1)
     return ref
 
 
@@ -192,7 +191,7 @@ REASONS: Mapping[Callable[[Case], SessionRef], tuple[str, str]] = {
     human: ("human", "a person is asked: Ship it?"),
     child: ("child", "is active: it is running"),
     window: ("window", "other steps of its session are before it in agents@here"),
-    schema: ("schema", f"needs workers with schema {WITHOUT_PLANS}"),
+    schema: ("schema", f"needs workers with schema {SCHEMA_VERSION}"),
     stopping: ("running", "attempt 1 by w is running"),
 }
 

@@ -10,7 +10,6 @@ import pytest
 from app.compiler import compile_document
 from app.domain.answer_errors import AnswerUnfit
 from app.domain.ids import SessionRef
-from app.domain.program import WITH_FORMS, WITHOUT_PLANS
 from app.errors import AnswerUnwanted
 from app.operations.submit import About
 from leadhand.flows.documents import FlowDefinition
@@ -170,12 +169,6 @@ def test_the_default_of_a_stopped_session_is_given_and_releases_nothing(world: W
     assert world.claim(ref, "echo").word == "refused"
     world.engine.control.apply(ref.id, "resume")
     world.grant(ref, "echo")
-
-
-def test_only_a_program_with_rules_needs_a_newer_worker() -> None:
-    assert compile_document(flow(HUMAN)).schema_version == WITHOUT_PLANS
-    nested = {"type": "startLoop", "steps": [{**HUMAN, **CHOICES}]}
-    assert compile_document(flow(nested)).schema_version == WITH_FORMS
 
 
 @pytest.mark.parametrize(

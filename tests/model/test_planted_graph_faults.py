@@ -53,11 +53,11 @@ FAULTS = (
     ),
     PythonFault(
         "steps run one after the other", "app.compiler.graph",
-        "return Program(schema_version=version, name=document.name, body=tuple(body))",
+        "return Program(name=document.name, body=tuple(body))",
         "roots = [n.id for n in body if not n.needs]\n    "
         "body = tuple(n.model_copy(update={'needs': (roots[roots.index(n.id) - 1],)}) "
         "if n.id in roots[1:] else n for n in body)\n    "
-        "return Program(schema_version=version, name=document.name, body=tuple(body))",
+        "return Program(name=document.name, body=tuple(body))",
     ),
     PythonFault(
         "all errors are retried", "app.domain.graphs",

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from app.domain.ids import SessionRef
-from app.domain.program import WITHOUT_PLANS
+from app.domain.program import SCHEMA_VERSION
 from app.errors import (
     FlowDisabled,
     InvalidDocument,
@@ -39,12 +39,12 @@ def test_what_has_not_begun_is_what_the_file_says_now(flow: Flow) -> None:
 def test_what_is_taken_over_is_for_workers_that_can_read_it(flow: Flow) -> None:
     flow.start(*STEPS)
     store = flow.world.engine.store
-    store._redis.hset(store.keys.part(flow.ref, "session"), "schema", "1")
+    store._redis.hset(store.keys.part(flow.ref, "session"), "schema", "0")
     flow.do("a")
     flow.stop()
     flow.write(STEPS[0], llm("new b", label="b"))
     flow.resume()
-    assert store.fields(flow.ref)["schema"] == str(WITHOUT_PLANS)
+    assert store.fields(flow.ref)["schema"] == str(SCHEMA_VERSION)
 
 
 def test_without_a_word_it_goes_on_by_what_it_was_started_with(flow: Flow) -> None:

@@ -14,8 +14,6 @@ from app.domain.artifacts import Artifact, marker
 from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome
 from app.domain.program import (
-    WITH_FLOW_VALUES,
-    WITHOUT_PLANS,
     Action,
     Program,
     Step,
@@ -237,13 +235,6 @@ def test_all_faults_of_lists_and_references_are_found_with_their_places() -> Non
     assert "'saerch' is not visible here" in why
     assert "it is not a list; give a list, or one reference" in why
     assert "it is not a condition" in why
-
-
-def test_only_flows_that_use_them_need_the_newest_workers() -> None:
-    assert compile_flow(flow(SEARCH)).schema_version == WITHOUT_PLANS
-    assert compile_flow(flow(SEARCH, FETCH)).schema_version == WITH_FLOW_VALUES
-    part = tool("last", arguments={"x": "${steps.search.found}"})
-    assert compile_flow(flow(SEARCH, part)).schema_version == WITH_FLOW_VALUES
 
 
 def test_item_is_a_text_in_steps_without_a_list(bench: Bench) -> None:

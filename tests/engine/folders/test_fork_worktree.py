@@ -11,8 +11,6 @@ from pathlib import Path
 import pytest
 from pydantic import TypeAdapter
 
-from app.domain.ids import SessionRef
-from app.domain.program import WITH_RECORDED_STATE
 from app.errors import InvalidDocument
 from app.operations.step_verbs.fork import Wish
 from leadhand.flows.documents import AnyDocument
@@ -132,9 +130,6 @@ def test_fork_begins_with_the_folder_as_it_was_at_the_point(
     steps = {one.address: one.state for one in sessions.engine.queries.steps(fork, limit=99).items}
     assert (steps["workspace"], steps["keep"]) == ("succeeded", "succeeded")
     assert sessions.warnings(fork) == []
-    assert sessions.engine.store.fields(SessionRef(fork, fork))["schema"] == str(
-        WITH_RECORDED_STATE
-    )
 
 
 def test_fork_in_a_subfolder_leaves_the_rest_of_the_repository(

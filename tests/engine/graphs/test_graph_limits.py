@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from app.domain.program import WITH_LIMITS, WITH_TEMPLATES
 from tests.engine.driving import Bench
 from tests.engine.graphs.graph_world import GraphWorld
 from tests.engine.world import World
@@ -140,12 +139,3 @@ def test_an_expected_success_that_a_result_does_not_report_fails_the_step(make) 
     graph.run(a=lambda: {"success": True}, b=lambda: {"success": False, "error": "no space"})
     assert graph.status == "completed"
     assert graph.result.results["b"] == {"error": "tool 'b' did not report success: no space"}
-
-
-def test_only_graphs_with_the_new_fields_need_newer_workers(make) -> None:
-    old, new = make({"name": "a"}), make({"name": "a", "expect": "success"})
-    versions = [
-        graph.engine.registry.program(graph.engine.registry.facts(graph.ref).program).schema_version
-        for graph in (old, new)
-    ]
-    assert versions == [WITH_TEMPLATES, WITH_LIMITS]

@@ -12,7 +12,6 @@ from app.domain.ids import SessionRef
 from app.domain.merges import plan_branch
 from app.domain.outcomes import Outcome
 from app.domain.plan_errors import PlanRefused
-from app.domain.program import WITH_MERGES, WITH_TARGETS
 from app.domain.reasons import Reason, ReasonCode
 from app.domain.records import Grant
 from leadhand.models.views import LedgerEntry
@@ -100,25 +99,10 @@ def start(world: World, tmp_path: Path, **more: object) -> Merging:
     return plan
 
 
-def test_a_plan_with_a_target_needs_workers_that_merge_into_it(
-    bench: Bench, tmp_path: Path
-) -> None:
-    plan = Merging(World.of(bench), TASKS, cwd=str(tmp_path), target="release")
-    assert plan.engine.store.fields(plan.ref)["schema"] == str(WITH_TARGETS)
-    older: dict[str, JsonValue] = {
-        "address": "workspace", "nonce": "n", "worker": "w", "lease_ms": 1_000,
-        "schema": WITH_TARGETS - 1,
-    }  # fmt: skip
-    refused = plan.engine.transitions.run("claim", plan.ref, older)
-    assert (refused.word, refused.why) == ("refused", "schema")
-    plan.survey()
-
-
 def test_dependants_wait_for_the_merge_and_are_told_the_commit(
     bench: Bench, tmp_path: Path
 ) -> None:
     plan = start(World.of(bench), tmp_path)
-    assert plan.engine.store.fields(plan.ref)["schema"] == str(WITH_MERGES)
     plan.accept("a")
     assert (plan.task("a").state, plan.seen("a").verified, plan.seen("b").session) == (
         "merging", False, None,
@@ -127,7 +111,7 @@ def test_dependants_wait_for_the_merge_and_are_told_the_commit(
     plan.accept("c")
     fields = plan.engine.store.fields(plan.merge("a"))
     assert fields["cwd"] == f"{SHELF}/{plan.id}/.merge"
-    assert (fields["name"], fields["schema"]) == ("merge/a", str(WITH_MERGES))
+    assert fields["name"] == "merge/a"
     plan.land("a")
     assert (plan.seen("a").verified, plan.seen("a").status) == (True, "completed")
     assert plan.engine.queries.session(plan.merge("a").id).status == "completed"

@@ -11,7 +11,7 @@ from pydantic import JsonValue
 from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome
 from app.domain.plan_errors import PlanRefused
-from app.domain.program import WITH_PLANS, WITH_WORKSPACES, Action
+from app.domain.program import Action
 from tests.engine.plans.plan_world import PlanWorld
 from tests.engine.world import World
 
@@ -66,7 +66,6 @@ def test_path_and_branch_are_known_and_signed_at_create(plan: Surveyed, tmp_path
     fields = plan.engine.store.fields(child)
     assert fields["cwd"] == f"{path}/sub"
     assert fields["folder"].endswith(f":{path}/sub")
-    assert fields["schema"] == str(WITH_WORKSPACES)
     assert (plan.seen("a").folder, plan.seen("a").branch) == (path, branch)
     assert plan.made("a") == {
         "do": "make", "kind": "worktree", "plan": plan.id, "task": "a", "run": 1,
@@ -148,7 +147,6 @@ def test_shared_folder_and_no_folder_are_as_before(
     plan.begin()  # its first step is the draft
     fields = plan.engine.store.fields(plan.child("a"))
     assert fields.get("cwd", "") == cwd.get("cwd", "")
-    assert int(plan.engine.store.fields(plan.ref)["schema"]) == WITH_PLANS
     assert plan.seen("a").folder is None
     assert plan.engine.worktrees.list_all(plan.id) == []
 

@@ -52,7 +52,9 @@ def test_request_that_cannot_be_parsed_is_refused_with_a_problem(url, name: str)
     "header", [b"SCRIPT_NAME: /x", b"Script-Name: /x", b"PATH_INFO: /x", b"X-Script-Name: /x"]
 )
 def test_a_client_names_no_path_of_the_program(url, header: bytes) -> None:
-    request = b"GET /healthz HTTP/1.1\r\nConnection: close\r\nHost: localhost\r\n" + header + b"\r\n\r\n"
+    request = (
+        b"GET /healthz HTTP/1.1\r\nConnection: close\r\nHost: localhost\r\n" + header + b"\r\n\r\n"
+    )
     assert exchange(url, request)[9:12] == b"200"
 
 

@@ -9,7 +9,6 @@ from pydantic import TypeAdapter
 
 from app.compiler import compile_document
 from app.compiler.requirements import requirements_of
-from app.domain.program import SCHEMA_VERSION, WITH_CHECKER_TOOLS
 from app.fleet.tools import tools_in
 from app.security.command_permission import free_commands
 from leadhand.flows.documents import AnyDocument
@@ -41,20 +40,14 @@ DOCUMENTS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("kind", DOCUMENTS)
-def test_document_needs_the_tool_and_workers_that_know_such_checkers(kind: str):
+def test_document_needs_the_tool(kind: str):
     given, path = DOCUMENTS[kind]
     document = document_of(given)
     (need,) = requirements_of(document).tools
     assert (need.path, need.tool) == (path, "sums:judge")
     program = compile_document(document)
-    assert program.schema_version == WITH_CHECKER_TOOLS <= SCHEMA_VERSION
     if kind in ("loop", "workflow", "flow"):
         assert tools_in(program) == {"sums:judge"}
-
-
-def test_other_documents_run_on_older_workers():
-    program = compile_document(document_of({**LOOP, "checkers": ["true"]}))
-    assert program.schema_version < WITH_CHECKER_TOOLS
 
 
 def test_tool_as_checker_needs_no_right_to_run_commands():

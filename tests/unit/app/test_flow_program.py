@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from app.catalog.source import apply_run
 from app.compiler import compile_document
-from app.domain.program import WITH_LIMITS, WITHOUT_PLANS, Action, Given, Loop, Program, Step
+from app.domain.program import Action, Given, Loop, Program, Step
 from app.domain.references import substitute
 from app.domain.routing import routes
 from app.errors import InvalidDocument
@@ -136,7 +136,6 @@ def test_a_reference_within_a_line_becomes_a_part_of_its_text() -> None:
     said = ["On ${inputs.what}: ${steps.plan}, not $${steps.plan} or ${HOME}.", "${steps.plan}!"]
     messages = [{"role": "user", "content": said}]
     document = compiled(llm(label="plan"), llm(messages=messages), inputs={"what": "${x}"})
-    assert document.schema_version == WITH_LIMITS
     lines = step(dict(document.walk())["llm2"]).inputs["lines"]
     assert lines == [
         {"${text}": ["On ${x}: ", "${top/plan:text!}", ", not ${steps.plan} or ${HOME}."]},
@@ -145,11 +144,6 @@ def test_a_reference_within_a_line_becomes_a_part_of_its_text() -> None:
     assert substitute(lines, lambda _: "the ${steps.plan}") == [
         "On ${x}: the ${steps.plan}, not ${steps.plan} or ${HOME}.", "the ${steps.plan}!",
     ]  # fmt: skip
-
-
-def test_a_flow_without_references_within_lines_runs_on_older_workers() -> None:
-    found = compiled(llm(label="plan"), llm("${steps.plan}"))
-    assert found.schema_version == WITHOUT_PLANS
 
 
 def test_words_of_a_reference_are_told_without_their_first_dollar() -> None:

@@ -135,14 +135,12 @@ def test_agents_tools_and_child_sessions_may_write_in_the_folder() -> None:
 
 def test_own_folder_comes_off_as_it_went_on() -> None:
     body = (Step(id="workspace", action=Action.TOOL), Step(id="b", action=Action.TOOL))
-    plain = Program(schema_version=12, body=(*body, Step(id="c", action=Action.TOOL, needs=())))
+    plain = Program(body=(*body, Step(id="c", action=Action.TOOL, needs=())))
     own = OwnFolder("/root", "/origin", "sub", ("a",), "make", STATE)
     whole = in_own_folder(plain, own, "title")
     assert own_folder_of(whole, "/root") == own
     assert without_own_folder(whole).body == plain.body
     assert without_own_folder(plain) is plain
-    assert whole.schema_version == 14
-    assert in_own_folder(plain, own._replace(state=None), "title").schema_version == 12
 
 
 def test_forks_steps_wait_for_what_is_not_done() -> None:

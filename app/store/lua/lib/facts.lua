@@ -3,9 +3,6 @@
 --
 -- A session has a line for the folder that it is listed in and each one above: `folder<hash<created<session`. So the
 -- sessions of a folder and those beneath it are together.
---
--- Its last line is the mark, `~<time`: all sessions that were created until then have their lines, also those that an
--- older version created. It is in the same key, so that it is lost with the lines.
 local facts = {}
 
 local NAMES = {'kind', 'label', 'name'}
@@ -58,7 +55,7 @@ function facts.lines_of(base, session)
   return lines_with(session, fields, values[2])
 end
 
--- The session that a line names; nil for the mark.
+-- The session that a line names.
 function facts.session_of(line)
   return line:match('^%l+<.*<%d+<([^<]*)$')
 end
@@ -78,41 +75,10 @@ function facts.add_new(tx)
   add(tx, lines_with(tx.args.session, tx.args.fields, tx.now))
 end
 
--- Adds the lines of a session that an older version may have created.
-function facts.add(tx, base, session)
-  add(tx, facts.lines_of(base, session))
-end
-
 -- Removes the lines of the session, whose record still exists.
 function facts.remove(tx)
   local lines = facts.lines_of(tx.base, tx.args.session)
   if #lines > 0 then redis.call('ZREM', tx.shared.facts, unpack(lines)) end
-end
-
--- The time until which all sessions have their lines; 0 if that is unknown.
-function facts.mark(tx)
-  local line = redis.call('ZREVRANGEBYLEX', tx.shared.facts, '+', '[~<', 'LIMIT', 0, 1)[1]
-  return line and tonumber(line:sub(3)) or 0
-end
-
--- Moves the mark. A TTL is that of an older version's audit, which does not know the key.
-function facts.set_mark(tx, ms)
-  redis.call('ZREMRANGEBYLEX', tx.shared.facts, '[~<', '+')
-  redis.call('ZADD', tx.shared.facts, 0, '~<' .. digits(ms))
-  redis.call('PERSIST', tx.shared.facts)
-end
-
--- The sessions of these kinds that have lines, of those that were created after a time, until another: a set.
-function facts.listed(tx, kinds, after, to)
-  local found = {}
-  for _, kind in ipairs(kinds) do
-    local from = 'kind<' .. kind .. '<'
-    local first, last = '[' .. from .. digits(after + 1), '(' .. from .. digits(to + 1)
-    for _, line in ipairs(redis.call('ZRANGEBYLEX', tx.shared.facts, first, last)) do
-      found[facts.session_of(line)] = true
-    end
-  end
-  return found
 end
 
 return facts

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from app.compiler import compile_document
 from app.domain.graphs import ITEMS
-from app.domain.program import WITH_TEMPLATES, Program, Step, transitive_needs
+from app.domain.program import Program, Step, transitive_needs
 from app.errors import InvalidDocument
 from leadhand.graphs.documents import GraphDocument
 from leadhand.graphs.references import step_reference
@@ -78,20 +78,6 @@ def test_a_name_that_can_be_an_id_is_the_id_of_its_own_step() -> None:
     assert len(set(ids.values())) == len(names)
     assert {name for name in names if name in ids.values()} == {"a-b-2", "a-b", "step2"}
     assert [ids[name] for name in ("a-b-2", "a-b", "step2")] == ["a-b-2", "a-b", "step2"]
-
-
-def test_a_program_without_a_template_is_stored_as_before() -> None:
-    document = GraphDocument.model_validate({"steps": [{"name": "a", "tool": "echo"}]})
-    (node,) = compile_document(document).body
-    assert "template" in node.model_dump()
-    bare = node.model_copy(update={"template": None})
-    assert "template" not in bare.model_dump()
-    assert "template" not in bare.model_dump_json()
-    assert Step.model_validate_json(bare.model_dump_json()) == bare
-
-
-def test_graphs_are_left_alone_by_older_workers() -> None:
-    assert compiled({"name": "a", "tool": "echo"}).schema_version == WITH_TEMPLATES
 
 
 def test_a_list_that_is_known_needs_no_step() -> None:

@@ -20,10 +20,8 @@ local function check_lists(tx)
   end
 end
 
--- Checks the lines of the index by kind, label and name. The sweep adds those of sessions behind its mark.
+-- Checks the lines of the index by kind, label, name and folder.
 local function check_facts(tx)
-  local created = tonumber(redis.call('HGET', tx.keys.session, 'created') or 0)
-  if created > facts.mark(tx) then return end
   for _, line in ipairs(facts.lines_of(tx.base, tx.args.session)) do
     if not redis.call('ZSCORE', tx.shared.facts, line) then
       findings.add(tx, 'index_lost', tx.args.session, 'it is not listed in facts as ' .. line,

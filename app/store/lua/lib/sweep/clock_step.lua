@@ -82,7 +82,6 @@ function clock_step.adjust(tx)
   for i = 1, #called, 2 do
     if tonumber(called[i + 1]) > tx.now then redis.call('HSET', tx.shared.called, called[i], tx.clock) end
   end
-  if facts.mark(tx) > tx.now then facts.set_mark(tx, tx.now - 1) end
   local grace = tonumber(redis.call('HGET', tx.shared.epoch, 'grace') or 0)
   redis.call('HSET', tx.shared.epoch, 'grace', string.format('%d', math.min(grace, tx.now + tx.args.grace_ms)))
 end
