@@ -12,7 +12,7 @@ from api import tracing
 from api.application import Api, create_app
 from api.wire.server import SPARE_THREADS, Server
 from app.engine import Engine
-from app.errors import SecretDiffers, SettingInvalid, StoreAway, StoreForbids
+from app.errors import SchemaDiffers, SecretDiffers, SettingInvalid, StoreAway, StoreForbids
 from app.logs import log_doubts, log_to_stderr
 from app.operations.fleet_secret import check_secret
 from app.settings import Settings, doubts
@@ -41,9 +41,7 @@ def main() -> None:
         engine.guard.join = partial(check_secret, engine.store, settings)
         with suppress(StoreAway):  # each request and each sweep checks again
             engine.guard.check()
-        if settings.importing:  # before the first request and the first sweep
-            engine.store.foreign_data().remove_contacts()
-    except (SettingInvalid, StoreAway, StoreForbids, SecretDiffers) as error:
+    except (SettingInvalid, StoreAway, StoreForbids, SchemaDiffers, SecretDiffers) as error:
         sys.exit(f"leadhand api: {error}")
     Server(
         lambda: build(settings, engine),
@@ -54,14 +52,10 @@ def main() -> None:
 
 
 def build(settings: Settings, engine: Engine) -> Api:
-    """Builds the Flask application of one process, and starts its background threads.
-
-    An import delivers no webhooks: their receivers were chosen by the author of the data.
-    """
+    """Builds the Flask application of one process, and starts its background threads."""
     pace = Pace(may_rest=settings.own_redis)
     Sweeper(engine, pace=pace).start()
-    if not settings.importing:
-        Deliverer(engine, pace=pace).start()
+    Deliverer(engine, pace=pace).start()
     Prober(engine).start()
     Examiner(engine, scans=True).start()
     SecretRenewal(engine).start()

@@ -25,6 +25,7 @@ from app.errors import (
     ParentRests,
     QuotaPassed,
     ReferenceUnresolved,
+    SchemaDiffers,
     SecretDiffers,
     SessionChanged,
     SessionStillRuns,
@@ -90,7 +91,7 @@ def _of_core(error: LeadhandError) -> Refused | None:
             return invalid(tuple(map(field_problem, error.all[:NAMED])))
         case AnswerUnfit() | ReferenceUnresolved():
             return _of_fields(error)
-        case StoreAway() | SecretDiffers():
+        case StoreAway() | SchemaDiffers() | SecretDiffers():
             return _of_store(error)
         case QuotaPassed(retry_after_s=int() as retry_after_s):
             refusal = refuse(Kind.QUOTA_PASSED, str(error), hint="continue tomorrow (UTC)")
@@ -125,9 +126,12 @@ def _of_unfit(one: Unfit) -> FieldProblem:
     return FieldProblem(field=one.field, value=value, message=one.message, hint=one.hint)
 
 
-def _of_store(error: StoreAway | SecretDiffers) -> Refused:
+def _of_store(error: StoreAway | SchemaDiffers | SecretDiffers) -> Refused:
     """The refusal while the store is unavailable; only the log has the store's URL."""
     match error:
+        case SchemaDiffers():
+            log.critical("%s", error)
+            return Refused(Problem.of(Kind.STORE_AWAY, str(error)))
         case SecretDiffers():
             log.critical("%s", error)
             problem = Problem.of(Kind.STORE_AWAY, "the API's secret differs from its fleet's")

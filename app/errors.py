@@ -27,6 +27,7 @@ LeadhandError
 ├── LabelTaken              another active session has the label
 ├── TreeLimitReached        a tree of sessions has no room for a child (domain/tree_limits)
 ├── SettingInvalid          a setting cannot be used
+├── SchemaDiffers           another version wrote the store, in another form
 ├── SecretDiffers           the process' secret differs from the fleet's
 ├── WorkerNameTaken         another worker uses this name
 ├── ProgramStale            the session has adopted another program than the cached one
@@ -357,6 +358,26 @@ class SettingInvalid(LeadhandError):
 
     def __str__(self) -> str:
         return f"{self.name} is {self.value!r}: {self.hint}"
+
+
+class SchemaDiffers(LeadhandError):
+    """Another version wrote the store, in a form that this one does not read."""
+
+    kind = Kind.STORE_AWAY
+
+    def __init__(self, found: str, read: str) -> None:
+        super().__init__(found, read)
+        #: The schema of the store; '' for a store without one.
+        self.found = found
+        self.read = read
+
+    def __str__(self) -> str:
+        theirs = f"has schema {self.found}" if self.found else "has no schema"
+        return (
+            f"the store in Redis {theirs}, and this version reads schema {self.read}: use the "
+            "version that wrote it; or end it with `leadhand down` and name another state folder "
+            "with LEADHAND_HOME, or another Redis, to begin with an empty store"
+        )
 
 
 class SecretDiffers(LeadhandError):

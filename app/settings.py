@@ -140,7 +140,6 @@ class Settings(BaseModel):
     #: Whether only this host's worker and its predecessors have ever used the Redis.
     own_redis: bool = False
     #: Whether the data comes from elsewhere: its webhooks are removed, and nothing is sent.
-    importing: bool = False
     #: The key with which an embedded API proves to commands that it is the one of this user.
     proof_key: str = ""
 
@@ -308,7 +307,6 @@ _PLAIN = {
     "traces": "LEADHAND_TRACES",
     "supervisor_pid": "LEADHAND_SUPERVISOR_PID",
     "own_redis": "LEADHAND_OWN_REDIS",
-    "importing": "LEADHAND_IMPORTING",
     "approvals": "LEADHAND_APPROVALS",
     "proof_key": "LEADHAND_PROOF_KEY",
 }

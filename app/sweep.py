@@ -109,8 +109,6 @@ def _due(engine: Engine, *, every_ms: int, limit: int | None = None, room: bool 
         engine.guard.check()  # raises, unless the store was accepted meanwhile
     else:
         engine.guard.record_sweeps(answer.sweeps)
-    if engine.settings.importing:  # messages of foreign data wait until the import is finished
-        return answer.model_copy(update={"errands": ()})
     return answer
 
 

@@ -20,7 +20,6 @@ SERVICES = {
     "probe": "workers.probe",
     "chat": "workers.agents.chat_completion",
     "mcp-client": "workers.tool_servers.client",
-    "import": "app.imports",
     "request": "workers.tools.http_request",
 }
 #: The exit code of a command line that cannot be used, as argparse has it.

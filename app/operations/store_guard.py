@@ -19,7 +19,7 @@ from pydantic import JsonValue
 
 from app.errors import InvalidDocument, StoreFull, StoreUnknown
 from app.fleet.inventory import live_workers
-from app.store.identity import Identity, state_of
+from app.store.identity import SCHEMA, Identity, state_of
 from app.store.identity_file import IdentityUnreadable, Memory, ProcessMemory
 from app.store.store import Store
 from app.store_differences import StoreState
@@ -107,7 +107,8 @@ class StoreGuard:
     def check(self) -> None:
         """Compare the store in Redis with the remembered one, and adopt it or raise StoreUnknown.
 
-        An empty store that was not known before gets an id.
+        Raises SchemaDiffers for a store that another version wrote. An empty store that was not
+        known before gets an id.
         """
         with self._lock:
             found = self._identity_store.read()
@@ -197,6 +198,7 @@ class StoreGuard:
         arguments: dict[str, JsonValue] = {
             "seen": found.id if found else "",
             "id": new,
+            "schema": SCHEMA,
             "past": list(dict.fromkeys(past)),
         }
         if self._store.accept(arguments).word != "accepted":
@@ -221,6 +223,7 @@ class StoreGuard:
         sweeps = max(found.sweeps, known.sweeps if known else 0)
         is_news = known is None or known.id != found.id or self._known is None
         if is_news:
+            self._identity_store.require_schema()
             self.join()
         if self._logged_at is not None:
             log.warning("Redis holds the known store again", extra={"store": found.id})

@@ -1,4 +1,4 @@
-"""The store's identity in Redis: its id, the ids that it succeeds, and its sweep count."""
+"""The store's identity in Redis: its id and schema, the ids that it succeeds, its sweep count."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from typing import NamedTuple, cast
 
 from redis import Redis
 
+from app.errors import SchemaDiffers
 from app.store.keys import Keys
 from app.store.script_runner import Scripts, decoded_map, ms_of_time
 from app.store_differences import StoreState
 
+#: The form of the keys and records in Redis. A change that older versions misread increments it.
+SCHEMA = "1"
 #: Accepted loss in sweeps (about one per second): a server that fsyncs every second loses the last
 #: ones when its machine crashes.
 TOLERANCE = 15
@@ -67,6 +70,7 @@ class IdentityStore:
         self._workers = keys.everywhere("workers")
         self._id = keys.everywhere("store")
         self._past = keys.everywhere("store-past")
+        self._schema = keys.everywhere("store-schema")
         self._epoch = keys.everywhere("epoch")
 
     def read(self) -> Identity | None:
@@ -101,9 +105,17 @@ class IdentityStore:
         with self._away():
             return bool(self._redis.hexists(self._past, id_))
 
-    def name(self) -> str:
-        """Return the id of the store; writes a new random id if it has none."""
+    def require_schema(self) -> None:
+        """Raise SchemaDiffers unless the store, which has an id, has this version's schema."""
         with self._away():
+            found = cast("str | None", self._redis.get(self._schema))
+        if found != SCHEMA:
+            raise SchemaDiffers(found or "", SCHEMA)
+
+    def name(self) -> str:
+        """Return the id of the store; one that has none gets a new random id, and the schema."""
+        with self._away():
+            self._redis.set(self._schema, SCHEMA, nx=True)
             self._redis.set(self._id, secrets.token_hex(16), nx=True)
             return str(self._redis.get(self._id))
 

@@ -110,6 +110,7 @@ asked        hash    mark -> definitions of a folder on which workers report (JS
 defined:X    hash    worker -> its agents and tools with the definitions of mark X (JSON; 15 min)
 refused      hash    worker -> why it refused to start, and when (JSON; those of the last day)
 name:X       string  the process that holds a worker's name (TTL of an inventory)
+store-schema string  the form of the keys and records, a number (kept)
 store-past   hash    ids that the store's id succeeds -> when that was accepted (kept)
 owed         hash    session -> why its export could not be written, while it is kept for that
 stats:D      hash    counts of day D (days since 1970, UTC): ends of sessions, loops and checks,
@@ -156,6 +157,7 @@ OTHER_PARTS = (
     "token-uses",
     "store",
     "store-past",
+    "store-schema",
     "secret",
     "secrets-used",
     "refused",

@@ -19,7 +19,7 @@ from app.store.lua_modules import Reader, Source, compose, load, modules_of
 Verb = Literal[
     "create", "claim", "beat", "settle", "release", "park", "answer", "control", "expire",
     "notify", "due", "outbox_done", "delete", "webhook_claim", "webhook_settle", "limit", "accept",
-    "hold_name", "output", "import", "inbox_add", "inbox_take",
+    "hold_name", "output", "inbox_add", "inbox_take",
     "tree_lock", "tree_unlock", "tree_look", "tree_kv",
     "plan_edit", "plan_report", "plan_fact", "plan_started", "plan_look",
     "plan_workspace", "own_folder", "steps_skip", "steps_fork", "annotate",

@@ -22,7 +22,6 @@ from app.store.creation import Creations
 from app.store.errors import Away, readable_replies, translate_errors
 from app.store.events import read_event, stream_entries
 from app.store.fleet import FleetRecords
-from app.store.foreign_data import ForeignData
 from app.store.identity import Identity, IdentityStore, state_of
 from app.store.keys import Keys
 from app.store.lua_modules import Reader
@@ -412,10 +411,6 @@ class Store:
     def part(self, kind: Callable[[Redis, Keys, Away], P]) -> P:
         """Create an object of this class with the store's Redis client and keys."""
         return kind(self._redis, self.keys, self._translate_errors)
-
-    def foreign_data(self) -> ForeignData:
-        """Return the object that removes webhooks and tokens from imported data."""
-        return ForeignData(self._redis, self._translate_errors)
 
     def outputs(self) -> OutputReads:
         """Return the object that reads live output."""

@@ -66,7 +66,6 @@ _COMMANDS = {
     "agents": "leadhand.cli.commands.agents",
     "tools": "leadhand.cli.commands.tools",
     "mcp": "leadhand.cli.commands.mcp",
-    "import": "leadhand.cli.imports.command",
     "ui": "leadhand.cli.commands.administration.ui",
     "up": "leadhand.cli.commands.up",
     "down": "leadhand.cli.services.down",

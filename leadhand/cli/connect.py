@@ -58,14 +58,8 @@ def reach(
     if settings.url is not None:
         yield settings.url, (outlives_attempt and settings.session_token) or settings.token
         return
-    from leadhand.cli.imports.old_state import old_state
     from leadhand.local.connect import ensure
-    from leadhand.settings import current_folder, environment
 
-    folder = current_folder()
-    sentence = old_state(folder, environment()) if folder is not None else None
-    if sentence is not None:
-        tell(sentence)
     with ensure(say=tell, needs_worker=needs_worker) as connection:
         yield connection.url, connection.token
 

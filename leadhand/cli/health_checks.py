@@ -20,12 +20,12 @@ from leadhand.client.client import Client
 from leadhand.client.here import Here
 from leadhand.errors import LeadhandError, Refused, StoreUnknown
 from leadhand.local import user_state
-from leadhand.local.bindings import find_binding
 from leadhand.local.connect import ensure
 from leadhand.local.credentials import user_agents_files
 from leadhand.local.errors import RedisForeign, RedisMissing
 from leadhand.local.redis_binary import find_program
 from leadhand.local.redis_choice import choose_program
+from leadhand.local.state_dir import require_own
 from leadhand.local.user_state import defining_folder
 from leadhand.models.problems import Kind
 from leadhand.models.text import plain
@@ -53,10 +53,11 @@ def findings() -> Iterator[Finding]:
     if settings.url is None:
         try:
             home = user_state.state_folder(environment())
+            require_own(home)
         except LeadhandError as error:
             yield Finding("fail", "state", str(error), "set LEADHAND_HOME to a writable folder")
             return
-        yield server_program(settings.redis_url, _bound(home))
+        yield server_program(settings.redis_url, home)
         yield state_folder(home)
     seen = list(agents(_agents_files(folder)))
     yield from seen
@@ -77,14 +78,6 @@ def disk_finding(free: int) -> Finding:
     if megabytes < _LEAST_FREE_MB:
         return Finding("warn", "disk", f"{megabytes} MB are free", "make room: state must fit")
     return Finding("ok", "disk", f"{megabytes} MB are free")
-
-
-def _bound(home: Path) -> Path | None:
-    """The state folder if this user created it here; any other may name any program."""
-    try:
-        return home if find_binding(home, environment()) else None
-    except LeadhandError:
-        return None
 
 
 def server_program(redis_url: str | None, home: Path | None = None) -> Finding:

@@ -20,7 +20,7 @@ from leadhand.client.sessions import SESSIONS
 from leadhand.errors import BatchStopped, LeadhandError, Refused, local_error
 from leadhand.flows.documents import NO_WISHES, AnyDocument, FlowRun
 from leadhand.models.problems import Kind, Problem
-from leadhand.models.session_environment import FIELDS, REVEALED
+from leadhand.models.session_environment import REVEALED
 from leadhand.models.views import AgentView, FlowCheckView, FlowView, Page, SessionView
 from leadhand.models.views.batch import MOST, BatchItemView, BatchView
 
@@ -167,9 +167,8 @@ def fields_of(given: Document | FlowRun | Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(given, BaseModel):
         return dict(given)
     is_run = isinstance(given, FlowRun)
-    fields = given.model_dump(mode="json", context=REVEALED, exclude_unset=is_run)
-    # An older API does not know these.
-    return {name: value for name, value in fields.items() if name not in FIELDS or value}
+    fields: dict[str, Any] = given.model_dump(mode="json", context=REVEALED, exclude_unset=is_run)
+    return fields
 
 
 def keys_of(documents: Sequence[Mapping[str, Any]], keys: Sequence[str] | None) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import socket
 import subprocess
 import sys
 import time
@@ -16,7 +15,6 @@ from types import TracebackType
 
 from leadhand.local import daemonize, file_locks
 from leadhand.local import state_dir as home_folder
-from leadhand.local.bindings import find_binding, require_bound
 from leadhand.local.errors import StackElsewhere, StackNotStarted, StackSilent
 from leadhand.local.idle_shutdown import linger_of
 from leadhand.local.join_version import compare_settings, replace_if_older, require_usable
@@ -77,23 +75,20 @@ def ensure(
     env: Mapping[str, str] | None = None,
     commands: Commands | None = None,
     patience_s: float = _PATIENCE_S,
-    importing: bool = False,
     needs_worker: bool = True,
 ) -> Connection:
     """Connects to the services of a state folder; starts them if they do not run.
 
-    By default the folder is that of the environment. A state folder with an unfinished import opens
-    only with `importing`, and without a worker. Without `needs_worker` it does not wait for the
-    worker, which starts after the API.
+    By default the folder is that of the environment. Without `needs_worker` it does not wait for
+    the worker, which starts after the API.
 
-    Raises FolderUnfit, FolderNotBound, UserStateUnfit, StackNotStarted, StackElsewhere,
+    Raises FolderUnfit, UserStateUnfit, StackNotStarted, StackElsewhere,
     SettingInvalid.
     """
     env = environment() if env is None else env
     linger_of(with_config(env))  # a fault is reported before anything is started
     settings = ClientSettings.from_env(env)
     home = (home or state_folder(env)).absolute()
-    require_bound(home, env, importing=importing)
     entry = _Entry(
         home,
         env=env,
@@ -118,10 +113,11 @@ def ensure(
 def join(home: Path, *, env: Mapping[str, str]) -> Connection | None:
     """Connects to the services of a state folder if they run; else returns None and starts none.
 
-    Raises FolderUnfit, FolderNotBound, UserStateUnfit, StackElsewhere.
+    Raises FolderUnfit, StackElsewhere.
     """
-    if not (home / "run.json").is_file() or find_binding(home, env) is None:
+    if not (home / "run.json").is_file():
         return None
+    home_folder.require_own(home)
     with home_folder.fit(home):
         commands_lock = file_locks.open_lock(home / "commands.lock")
     try:
@@ -300,18 +296,12 @@ def _is_reachable(home: Path, run: Mapping[str, str]) -> bool:
     require_here(home, run)
     port = int(run["url"].rpartition(":")[2])
     try:
-        # Services of an older version have no key.
-        proved = proves_itself(port, run["proof_key"]) if run.get("proof_key") else _accepts(port)
+        proved = proves_itself(port, run["proof_key"])
     except OSError:
         return False
     if not proved:
         why = f"port {port} is held by a program that is not their API"
         raise StackElsewhere(str(home), why, "`leadhand restart` starts them on another port")
-    return True
-
-
-def _accepts(port: int) -> bool:
-    socket.create_connection(("127.0.0.1", port), timeout=5.0).close()
     return True
 
 

@@ -22,7 +22,6 @@ _FOREIGN = {
     "LEADHAND_HOME",
     "LEADHAND_ROOTS",
     "LEADHAND_OWN_REDIS",
-    "LEADHAND_IMPORTING",
     "LEADHAND_PROOF_KEY",
     "LEADHAND_FOLDER_DEFINITIONS",
     "LEADHAND_APPROVALS",
@@ -47,8 +46,6 @@ class Stack(NamedTuple):
     agents_files: tuple[Path, ...] = ()
     #: Whether the Redis is this folder's own, used by no other stack.
     own_redis: bool = False
-    #: Whether the data was created elsewhere and is being imported.
-    importing: bool = False
 
     @property
     def api_url(self) -> str:
@@ -92,8 +89,7 @@ def service_environment(stack: Stack, base: Mapping[str, str]) -> dict[str, str]
         "LEADHAND_WORKER_NAME": stack.worker_name,
         "LEADHAND_SUPERVISOR_PID": str(stack.supervisor_pid),
     }
-    flags = {"LEADHAND_OWN_REDIS": stack.own_redis, "LEADHAND_IMPORTING": stack.importing}
-    return kept | ours | {name: "1" for name, is_set in flags.items() if is_set}
+    return kept | ours | ({"LEADHAND_OWN_REDIS": "1"} if stack.own_redis else {})
 
 
 def _named(kind: str) -> str:

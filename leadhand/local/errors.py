@@ -7,7 +7,6 @@ LeadhandError
     ├── RedisNotStarted     the Redis server did not start
     ├── FolderUnfit         the state folder cannot be used, such as on a full disk
     ├── UserStateUnfit      the user's own state folder cannot be used
-    ├── FolderNotBound      the state folder was not created by this user in this place
     ├── StackNotStarted     the services did not start
     ├── StackElsewhere      the stack runs, but this command cannot join it
     └── StackSilent         the stack runs, but does not respond
@@ -98,19 +97,6 @@ class UserStateUnfit(EmbeddedError):
             f"the folder {self.folder!r}, which keeps this user's state and secrets, cannot be "
             f"used: {self.why}; name a writable folder on a local disk with LEADHAND_HOME"
         )
-
-
-class FolderNotBound(EmbeddedError):
-    """The state folder was not created by this user in this place: nothing in it may run."""
-
-    def __init__(self, home: str, why: str, hint: str) -> None:
-        super().__init__(home, why, hint)
-        self.home = home
-        self.why = why
-        self.hint = hint
-
-    def __str__(self) -> str:
-        return f"the state folder {self.home!r} is not used: {self.why}; {self.hint}"
 
 
 class StackNotStarted(EmbeddedError):

@@ -5,10 +5,12 @@ from __future__ import annotations
 import errno
 import json
 import os
+import secrets
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from leadhand.local.errors import FolderUnfit
 
@@ -16,6 +18,8 @@ from leadhand.local.errors import FolderUnfit
 _TAIL_LINES = 15
 _TAIL_BYTES = 8192
 _PRIVATE = 0o700
+#: The file with the secrets of a state folder.
+_SECRETS = "secrets.json"
 
 _WHY = {
     errno.EACCES: "it may not be written to",
@@ -29,6 +33,13 @@ _WHY = {
     errno.ENOTDIR: "a part of its path is a file",
     errno.EEXIST: "a file of that name is in the way",
 }
+
+
+class Secrets(NamedTuple):
+    """The secret that signs programs and the API's token, of one set of services."""
+
+    secret: str
+    api_token: str
 
 
 def prepare(home: Path) -> Path:
@@ -60,7 +71,11 @@ def close_to_others(folder: Path) -> None:
 
 
 def require_own(home: Path) -> None:
-    """Raise FolderUnfit for a state folder that is a link or belongs to another user."""
+    """Raise FolderUnfit for a state folder that others may have written.
+
+    The sessions in it run commands. So it is no link, belongs to this user, and is open to no other
+    user; an empty one becomes so.
+    """
     with fit(home), suppress(FileNotFoundError):
         found = home.lstat()
         if stat.S_ISLNK(found.st_mode):
@@ -69,6 +84,26 @@ def require_own(home: Path) -> None:
             raise FileExistsError(errno.EEXIST, "")
         if found.st_uid != os.getuid():
             raise OSError(0, f"it belongs to user {found.st_uid}")
+        mode = stat.S_IMODE(found.st_mode)
+        if mode & 0o077 and any(home.iterdir()):
+            hint = "if all in it is yours, run `chmod 700` on it"
+            raise OSError(0, f"others may open it (mode {mode:o}); {hint}")
+
+
+def read_secrets(home: Path) -> Secrets:
+    """Reads the secrets of a state folder; makes them the first time. Raises FolderUnfit.
+
+    The caller holds the supervisor's lock.
+    """
+    file = home / _SECRETS
+    with fit(home):
+        found = read_fields(file)
+        known = Secrets(str(found.get("secret") or ""), str(found.get("api_token") or ""))
+        if all(known):
+            return known
+        made = Secrets(*(text or secrets.token_urlsafe(32) for text in known))
+        write_fields(file, made._asdict())
+    return made
 
 
 @contextmanager

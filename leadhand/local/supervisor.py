@@ -42,7 +42,6 @@ from leadhand.errors import SettingInvalid
 from leadhand.local import file_locks, log_files
 from leadhand.local import state_dir as home_folder
 from leadhand.local.api_probe import LocalApi
-from leadhand.local.bindings import Binding, require_bound
 from leadhand.local.credentials import own_port, require_answer, user_agents_files
 from leadhand.local.environment import Stack, broker_of, service_environment
 from leadhand.local.errors import EmbeddedError, StackElsewhere, StackNotStarted, with_tail
@@ -100,7 +99,7 @@ class Supervisor:
         home: Path,
         *,
         lock: int,
-        binding: Binding,
+        own: home_folder.Secrets,
         commands: Commands,
         env: Mapping[str, str],
         linger_s: float,
@@ -111,7 +110,7 @@ class Supervisor:
         #: That of the command which started the services: agents work with it, and so does apply.
         self._umask = umask
         self._lock = lock
-        self._binding = binding
+        self._own = own
         self._commands = commands
         self._env = env
         self._linger_s = linger_s
@@ -162,17 +161,15 @@ class Supervisor:
             "api",
             Program("api", self._commands.api, home=self._home, env=with_key, stop_s=_API_STOP_S),
         )
-        if not self._binding.importing:  # no step runs during an import
-            worker = Program(
-                "worker", self._commands.worker, home=self._home, env=env, stop_s=_WORKER_STOP_S,
-                umask=self._umask,
-            )  # fmt: skip
-            self._keep("worker", worker)
+        worker = Program(
+            "worker", self._commands.worker, home=self._home, env=env, stop_s=_WORKER_STOP_S,
+            umask=self._umask,
+        )  # fmt: skip
+        self._keep("worker", worker)
         api = self._local_api(stack)
         self._wait_until(lambda: _is_ready(api))
         self._publish(stack, ready=API_ONLY)
-        if not self._binding.importing:
-            self._wait_until(lambda: _has_worker(api, stack.worker_name))
+        self._wait_until(lambda: _has_worker(api, stack.worker_name))
         self._publish(stack, ready="all")
         self._tell(stage="up")
         return stack
@@ -190,13 +187,12 @@ class Supervisor:
             home=self._home,
             redis_url=redis_url,
             broker_url=broker_url,
-            secret=self._env.get("LEADHAND_SECRET") or self._binding.secret,
-            api_token=self._env.get("LEADHAND_API_TOKEN") or self._binding.api_token,
+            secret=self._env.get("LEADHAND_SECRET") or self._own.secret,
+            api_token=self._env.get("LEADHAND_API_TOKEN") or self._own.api_token,
             api_port=own_port(self._home),
             supervisor_pid=os.getpid(),
             agents_files=user_agents_files(self._env),
             own_redis=own_redis,
-            importing=self._binding.importing,
         )
 
     def _start_redis(self) -> str:
@@ -325,13 +321,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         env = with_config(environment())
         home = options.home.absolute()
-        binding = require_bound(home, env, importing=True)
         home_folder.prepare(home)
         lock = options.lock_fd if options.lock_fd is not None else _take_over(home)
         require_not_downgrade(home)
         with home_folder.fit(home):
             write_pid(lock)
             record_version(home)
+        own = home_folder.read_secrets(home)
     except (EmbeddedError, SettingInvalid) as error:
         _log.error("%s", error)
         return 1
@@ -340,7 +336,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     supervisor = Supervisor(
         home,
         lock=lock,
-        binding=binding,
+        own=own,
         commands=commands_from(options.commands, env),
         env=env,
         linger_s=math.inf if options.foreground else linger_of(env),

@@ -1,4 +1,4 @@
-"""The user's own folders: of the services' state, of bindings, hooks and worktrees.
+"""The user's own folders: of the services' state, of hooks and worktrees.
 
 They are in `leadhand` of XDG_STATE_HOME. Where that cannot be used (no HOME, a read-only disk, no
 file locks), LEADHAND_HOME names a folder that can: its folder `user` has them then.
@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from leadhand.local import file_locks
 from leadhand.local import state_dir as home_folder
-from leadhand.local.errors import UserStateUnfit
+from leadhand.local.errors import FolderUnfit, UserStateUnfit
 from leadhand.local.machine_id import machine_id
 from leadhand.models.definition_folder import folder_with_definitions
 
@@ -31,11 +31,16 @@ def state_folder(env: Mapping[str, str]) -> Path:
     """Returns the state folder of the services that a command uses; it may not exist yet.
 
     LEADHAND_HOME names it. By default there is one for each user, machine and LEADHAND_REDIS_URL.
-    Raises UserStateUnfit.
+    Raises UserStateUnfit, and FolderUnfit for a named folder in a git work tree: what is in it may
+    come from others, and `git clean` removes what does not.
     """
     named = env.get("LEADHAND_HOME")
     if named:
-        return Path(named).absolute()
+        home = Path(named).absolute()
+        for above in home.resolve().parents:
+            if (above / ".git").exists():
+                raise FolderUnfit(str(home), f"it is in the git work tree {str(above)!r}")
+        return home
     ours = _state_home(env) / "leadhand"
     with usable(ours):
         return ours / machine_id(ours) / set_name(env.get("LEADHAND_REDIS_URL") or "")
@@ -52,14 +57,6 @@ def set_name(redis_url: str) -> str:
     parts = urlsplit(redis_url)
     where = f"{parts.scheme}://{parts.username or ''}@{parts.netloc.rpartition('@')[2]}"
     return hashlib.sha256(f"{where}{parts.path}?{parts.query}".encode()).hexdigest()[:16]
-
-
-def bindings_folder(env: Mapping[str, str]) -> Path:
-    """Returns the folder with records of the state folders that are this user's; creates it.
-
-    Its mode is 0700. Raises UserStateUnfit.
-    """
-    return _private_folder(env, "folders")
 
 
 def hooks_folder(env: Mapping[str, str]) -> Path:
@@ -84,14 +81,6 @@ def worktrees_folder(env: Mapping[str, str]) -> Path:
     Raises UserStateUnfit.
     """
     return _ours(env) / "worktrees"
-
-
-def imports_folder(env: Mapping[str, str]) -> Path:
-    """Returns the folder of the copies that an import works on; creates it with mode 0700.
-
-    Raises UserStateUnfit.
-    """
-    return _private_folder(env, "imports")
 
 
 @contextmanager

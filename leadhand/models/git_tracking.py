@@ -1,4 +1,4 @@
-"""Asks git about a folder, without running a program that the repository configures."""
+"""Reads committed files with git, without running a program that the repository configures."""
 
 from __future__ import annotations
 
@@ -14,28 +14,16 @@ _TIMEOUT_S = 10.0
 _SETTINGS = ("core.fsmonitor=false", "core.hooksPath=/dev/null", "safe.bareRepository=explicit")
 
 
-def is_tracked(folder: Path, env: Mapping[str, str]) -> bool:
-    """Whether git tracks the folder or a file in it; False without git."""
-    above = folder.parent.resolve()
-    if not _is_in_repository(above):
-        return False
-    listed = _git(above, env, "ls-files", "-z", "--", f":(icase,literal){folder.name}")
-    return bool(listed)
-
-
 def committed_text(folder: Path, name: str, env: Mapping[str, str]) -> str | None:
     """Returns a file at the repository's top as the newest commit has it; '' without that file.
 
     None if the folder is in no repository.
     """
-    if not _is_in_repository(folder.resolve()):
+    inside = folder.resolve()
+    if not any((one / ".git").exists() for one in (inside, *inside.parents)):
         return None
     found = _git(folder, env, "cat-file", "blob", f"HEAD:{name}")
     return (found or b"").decode(errors="replace")
-
-
-def _is_in_repository(folder: Path) -> bool:
-    return any((one / ".git").exists() for one in (folder, *folder.parents))
 
 
 def _git(folder: Path, env: Mapping[str, str], *arguments: str) -> bytes | None:

@@ -53,7 +53,7 @@ class Project:
 
     def __init__(self, folder: Path, **env: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self.folder, self.state = folder, folder / ".leadhand"
+        self.folder, self.state = folder, folder.with_name(f"{folder.name}.state")
         kept = {name: text for name, text in os.environ.items() if "LEADHAND" not in name}
         self.env = {
             **kept,

@@ -238,7 +238,6 @@ ARGUMENTS = dict.fromkeys(_NONE.split(), "") | {
     "guard": "install --agent claude",
     "hint": "ID x",
     "hook": "stop",
-    "import": "",
     "kv": "get x --session ID",
     "lock": "run x --session ID -- true",
     "note": "ID x",

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.acceptance
 #: Tells whose environment it could read, whose not, and who named a secret of this folder.
 LOOKS = """
 import json, os, pathlib
-home = str(pathlib.Path(".leadhand").absolute()).encode()
+home = str(pathlib.Path.cwd()).encode() + b".state"
 read, closed, secrets = [], [], []
 for folder in pathlib.Path("/proc").glob("[0-9]*"):
     try:

@@ -90,6 +90,7 @@ ERRORS: dict[str, Exception] = {
     "store unfit": errors.StoreUnfit("secret:6379", "it is a replica"),
     "store read-only": errors.StoreReadOnly("secret:6379"),
     "store unknown": errors.StoreUnknown("secret:6379", "empty"),
+    "schema differs": errors.SchemaDiffers("2", "1"),
     "secret differs": errors.SecretDiffers("lh:secret"),
     "worker name taken": errors.WorkerNameTaken("w", "here", 42),
     "malformed": problem_types.malformed("no JSON", field="body", hint="send JSON"),

@@ -42,12 +42,12 @@ def newer(tmp_path: Path) -> str:
         )
     program = folder / "app" / "domain" / "program.py"
     text, count = re.subn(
-        r"^(SCHEMA_VERSION|WITHOUT_PLANS) = \d+$",
-        rf"\1 = {SCHEMA_VERSION + 1}",
+        r"^SCHEMA_VERSION = \d+$",
+        rf"SCHEMA_VERSION = {SCHEMA_VERSION + 1}",
         program.read_text(),
         flags=re.MULTILINE,
     )
-    assert count == 2
+    assert count == 1
     field = '    name: str = ""\n    body:'
     assert text.count(field) == 1
     program.write_text(text.replace(field, f'    novelty: str = "unheard of"\n{field}'))

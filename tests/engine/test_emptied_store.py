@@ -285,7 +285,7 @@ PREPARED: Mapping[Verb, Callable[[Drive], Prepared]] = {
     "audit_keys": audit(keys=[{"key": "lh:idem:x", "kind": "idem"}]),
 }
 #: Tested on their own; writes by intention; writes a key that expires.
-OTHERS = {"create", "steps_fork", "import", "accept", "hold_name"}
+OTHERS = {"create", "steps_fork", "accept", "hold_name"}
 
 
 def call(drive: Drive, verb: Verb, prepared: Prepared) -> Reply:

@@ -10,7 +10,14 @@ from functools import partial
 from pydantic import BaseModel
 
 from app.engine import Engine
-from app.errors import SecretDiffers, StoreAway, StoreForbids, StoreUnknown, WorkerNameTaken
+from app.errors import (
+    SchemaDiffers,
+    SecretDiffers,
+    StoreAway,
+    StoreForbids,
+    StoreUnknown,
+    WorkerNameTaken,
+)
 from app.operations.fleet_secret import check_secret
 from workers.host.name_lock import NameLock
 
@@ -31,14 +38,14 @@ class Refusal(BaseModel):
 def join_fleet(engine: Engine, name: str) -> NameLock:
     """Wait for the store, check the fleet's secret and lock the worker's name.
 
-    Raises SecretDiffers, WorkerNameTaken, and records them for `leadhand doctor`.
+    Raises SchemaDiffers, SecretDiffers, WorkerNameTaken, and records them for `leadhand doctor`.
     """
     engine.guard.join = partial(check_secret, engine.store, engine.settings)
     lock = NameLock(engine, name)
     try:
         wait_for_store(engine)
         lock.take()
-    except (SecretDiffers, WorkerNameTaken) as error:
+    except (SchemaDiffers, SecretDiffers, WorkerNameTaken) as error:
         refusal = Refusal(why=str(error), at_ms=engine.store.now_ms())
         engine.store.fleet().record_refusal(_refusal_key(name, error), refusal.model_dump_json())
         raise

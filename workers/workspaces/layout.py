@@ -56,7 +56,7 @@ class Record(BaseModel):
     over: bool = False
     #: Whether its work was accepted and committed: what else is in the folder is not its work.
     accepted: bool = False
-    #: The id of the store that has the session; empty in records of older versions.
+    #: The id of the store that has the session.
     store: str = ""
 
 
@@ -161,16 +161,6 @@ def open_worktrees(root: Path) -> Iterator[Path]:
             yield path
         elif _is_old(mark):  # its record was never written, or was removed by hand
             mark.unlink(missing_ok=True)
-
-
-def mark_open_worktrees(root: Path) -> None:
-    """Marks worktrees of sessions that have not ended, if an older version left them unmarked."""
-    for file in root.glob("*/*/*.json"):
-        path = file.with_name(file.name.removesuffix(".json"))
-        record = read_record(path)
-        if record is not None and record.kind == "worktree" and not record.over:
-            claim_folder(root / _MARKS)
-            _mark(path).touch()
 
 
 def _mark(path: Path) -> Path:

@@ -21,7 +21,6 @@ from workers.workspaces.in_progress import find_in_progress
 from workers.workspaces.layout import (
     Record,
     Shelf,
-    mark_open_worktrees,
     open_worktrees,
     read_record,
     write_record,
@@ -43,14 +42,10 @@ class WorktreeRescue(PeriodicThread):
     def __init__(self, engine: Engine) -> None:
         super().__init__("rescue of worktrees", EVERY_S, self.rescue)
         self._engine = engine
-        self._is_marked = False
 
     def rescue(self) -> list[str]:
         """Commit unsaved work in worktrees of ended sessions; return the folders so committed."""
         root = self._engine.settings.worktrees_root
-        if not self._is_marked:
-            mark_open_worktrees(root)
-            self._is_marked = True
         found = dict(_open_worktrees(root))
         known = self._engine.store.fields_of([record.session for record in found.values()])
         over = [

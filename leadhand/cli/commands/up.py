@@ -20,14 +20,12 @@ def up_command() -> int:
     again.
     """
     from leadhand.cli.connect import tell
-    from leadhand.local.bindings import require_bound
     from leadhand.local.running import ENDED_FOR_GOOD
     from leadhand.local.state_dir import prepare
     from leadhand.local.user_state import state_folder
     from leadhand.settings import environment
 
     home = state_folder(environment())
-    require_bound(home, environment())
     prepare(home)
     try:
         while not _is_free(home):

@@ -19,10 +19,10 @@ import redis
 
 from leadhand.errors import SettingInvalid
 from leadhand.local import connect, file_locks
-from leadhand.local.bindings import require_bound
 from leadhand.local.connect import Connection, ensure
 from leadhand.local.errors import FolderUnfit, StackElsewhere, StackNotStarted, StackSilent
 from leadhand.local.running import end_services
+from leadhand.local.state_dir import prepare
 from leadhand.local.supervisor import Commands
 from leadhand.settings import environment
 from tests.processes import kill, runs, words
@@ -129,7 +129,7 @@ def test_starts_say_how_they_go(join: Join):
 
 
 def test_who_waits_for_another_command_s_start_says_so(join: Join, home: Path):
-    require_bound(home, environment())
+    prepare(home)
     starting = file_locks.open_lock(home / "supervisor.lock")
     assert file_locks.take(starting)
     (home / "start.json").write_text(json.dumps({"attempt": "theirs", "stage": "starting Redis"}))
@@ -199,7 +199,7 @@ def test_state_outlives_the_death_of_everything(join: Join):
 
 
 def test_left_over_run_file_of_a_reused_process_id_is_not_trusted(join: Join, home: Path):
-    require_bound(home, environment())
+    prepare(home)
     stale = {"pid": os.getpid(), "url": "http://127.0.0.1:1", "token": "old", "host": "here"}
     (home / "run.json").write_text(json.dumps(stale))
     assert join().token != "old"

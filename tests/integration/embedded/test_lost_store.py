@@ -425,7 +425,7 @@ def test_embedded_store_that_was_deleted_is_reported_by_commands_until_it_is_acc
         supervisor = psutil.Process(project.run["pid"])
         supervisor.terminate()
         supervisor.wait(timeout=30)
-        shutil.rmtree(project.folder / ".leadhand" / "redis" / "appendonlydir")
+        shutil.rmtree(project.state / "redis" / "appendonlydir")
         listed = project.leadhand("ls", timeout=60)
         assert listed.code == 1
         assert "leadhand store accept --new" in listed.err

@@ -1,4 +1,4 @@
-"""A worker joins its fleet: with the fleet's secret, and with a name of its own."""
+"""A worker joins its fleet: with its secret, its form of the store, and a name of its own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from app.errors import SecretDiffers
+from app.errors import SchemaDiffers, SecretDiffers
 from app.operations.fleet_secret import check_secret
 from app.settings import Settings
 from leadhand.client.client import Client
@@ -67,6 +67,35 @@ def test_api_with_another_secret_refuses_to_start(fleet: Fleet, tmp_path: Path) 
     assert "LEADHAND_SECRET differs" in ended.stderr
     assert "Traceback" not in ended.stderr
     assert "another" not in ended.stderr
+
+
+@pytest.mark.parametrize("schema", ["2", None])
+def test_store_of_another_form_is_used_by_no_process(
+    fleet: Fleet, tmp_path: Path, redis_client: redis.Redis, schema: str | None
+) -> None:
+    redis_client.set("lh:store", "0" * 32)
+    if schema is not None:
+        redis_client.set("lh:store-schema", schema)
+    sentence = f"has {'no schema' if schema is None else 'schema 2'}"
+    with pytest.raises(SchemaDiffers, match=sentence):
+        fleet.engine.guard.check()
+    assert sentence in refused(fleet, "early")
+    ended = subprocess.run(
+        [sys.executable, "-P", "-m", "leadhand.serve", "api"],
+        cwd=tmp_path, env=fleet.env, capture_output=True, text=True,
+        timeout=30, check=False,
+    )  # fmt: skip
+    assert ended.returncode == 1
+    [line] = ended.stderr.splitlines()
+    assert sentence in line
+    assert "`leadhand down`" in line
+    assert redis_client.get("lh:store-schema") == schema
+
+
+def test_empty_store_gets_its_form_and_keeps_it(store_url: str, redis_client: redis.Redis) -> None:
+    silent_engine(store_url).guard.check()
+    assert redis_client.get("lh:store-schema") == "1"
+    silent_engine(store_url).guard.check()
 
 
 def test_rotation_goes_through_the_fleet_process_by_process(

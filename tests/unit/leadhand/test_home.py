@@ -15,7 +15,6 @@ from leadhand.local import log_files
 from leadhand.local import state_dir as home_folder
 from leadhand.local.errors import (
     EmbeddedError,
-    FolderNotBound,
     FolderUnfit,
     RedisForeign,
     RedisMissing,
@@ -108,7 +107,6 @@ def test_log_that_grew_too_large_begins_anew_for_who_appends(tmp_path: Path):
         RedisForeign("/x/redis", "Valkey 9.1", "/bin/valkey-server", ("redis-server: Redis 7.0",)),
         RedisNotStarted("/bin/redis-server", "it ended at once", "last line"),
         FolderUnfit("/x", "the disk is full"),
-        FolderNotBound("/x", "git tracks it", "remove it"),
         UserStateUnfit("/x", "the disk is full"),
         StackNotStarted("/x", "api ended 3 times in a row", "last line"),
         StackElsewhere("/x", "they run elsewhere", "go there"),

@@ -60,11 +60,6 @@ def test_a_stack_says_when_its_redis_is_its_own_and_nobody_else_can():
     assert "LEADHAND_OWN_REDIS" not in service_environment(STACK, {"LEADHAND_OWN_REDIS": "1"})
 
 
-def test_only_the_supervisor_marks_an_import():
-    assert service_environment(STACK._replace(importing=True), {})["LEADHAND_IMPORTING"] == "1"
-    assert "LEADHAND_IMPORTING" not in service_environment(STACK, {"LEADHAND_IMPORTING": "1"})
-
-
 def test_settings_of_the_user_are_kept():
     given = {"LEADHAND_PLACE": "here", "LEADHAND_LEASE_S": "5", "PATH": "/bin"}
     assert given.items() <= service_environment(STACK, given).items()

@@ -12,13 +12,12 @@ from pathlib import Path
 import pytest
 
 from leadhand.errors import SettingInvalid
-from leadhand.local import file_locks, machine_id, user_state
-from leadhand.local.bindings import require_bound
+from leadhand.local import file_locks, machine_id, state_dir, user_state
 from leadhand.local.credentials import user_agents_files
-from leadhand.local.errors import FolderNotBound, StackElsewhere, UserStateUnfit
+from leadhand.local.errors import FolderUnfit, StackElsewhere, UserStateUnfit
 from leadhand.local.running import require_here
 from leadhand.local.user_settings import with_config
-from leadhand.local.user_state import bindings_folder, state_folder, worktrees_folder
+from leadhand.local.user_state import hooks_folder, state_folder, worktrees_folder
 
 ONE, OTHER = "1" * 32, "2" * 32
 
@@ -100,15 +99,42 @@ def test_leadhand_home_is_the_state_folder_itself(env: dict[str, str], tmp_path:
     assert state_folder(env | {"LEADHAND_HOME": named}) == Path(named)
 
 
-def test_the_folder_of_an_earlier_leadhand_home_is_named(
+@pytest.mark.parametrize("deep", ["", "a/b"])
+def test_a_named_folder_in_a_git_work_tree_is_refused(
+    env: dict[str, str], tmp_path: Path, deep: str
+) -> None:
+    (tmp_path / "clone" / ".git").mkdir(parents=True)
+    with pytest.raises(FolderUnfit, match=r"in the git work tree '.*/clone'"):
+        state_folder(env | {"LEADHAND_HOME": str(tmp_path / "clone" / deep / "state")})
+
+
+def test_the_users_own_folder_may_be_in_a_repository_of_settings(
     env: dict[str, str], tmp_path: Path
 ) -> None:
-    """LEADHAND_HOME named the folder that has `.leadhand`; that one is not changed."""
-    (tmp_path / "work/.leadhand").mkdir(parents=True)
-    mode = (tmp_path / "work").stat().st_mode
-    with pytest.raises(FolderNotBound, match=r"itself, which is '.*/work/\.leadhand'"):
-        require_bound(tmp_path / "work", env)
-    assert (tmp_path / "work").stat().st_mode == mode
+    (tmp_path / ".git").mkdir()
+    assert state_folder(env).is_relative_to(tmp_path)
+
+
+def test_a_folder_with_files_that_others_may_open_is_refused_until_its_user_closes_it(
+    tmp_path: Path,
+) -> None:
+    home = tmp_path / "state"
+    home.mkdir(mode=0o755)
+    state_dir.prepare(home)
+    assert stat.S_IMODE(home.stat().st_mode) == 0o700, "an empty one is closed"
+    home.chmod(0o750)
+    with pytest.raises(FolderUnfit, match=r"mode 750.*chmod 700"):
+        state_dir.prepare(home)
+    home.chmod(0o700)
+    assert state_dir.prepare(home) == home
+
+
+def test_secrets_are_made_once_and_are_their_owners_only(tmp_path: Path) -> None:
+    home = state_dir.prepare(tmp_path / "state")
+    made = state_dir.read_secrets(home)
+    assert state_dir.read_secrets(home) == made
+    assert len({*made}) == 2
+    assert stat.S_IMODE((home / "secrets.json").stat().st_mode) == 0o600
 
 
 def test_without_a_home_the_sentence_names_leadhand_home(
@@ -130,10 +156,10 @@ def test_a_home_that_became_read_only_is_named(
     env: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Plays a disk that was mounted again read-only; root may write everywhere else."""
-    bindings_folder(env)
+    hooks_folder(env)
     monkeypatch.setattr(os, "access", lambda path, _mode: not str(path).startswith(str(tmp_path)))
     with pytest.raises(UserStateUnfit, match=r"read-only.*LEADHAND_HOME"):
-        bindings_folder(env)
+        hooks_folder(env)
 
 
 def test_a_misspelt_setting_is_named_without_its_value(tmp_path: Path) -> None:
@@ -162,7 +188,7 @@ def test_services_are_here_if_the_kernel_is_the_same_whatever_the_host_is_called
 def test_a_home_that_cannot_be_written_is_replaced_by_leadhand_home(tmp_path: Path) -> None:
     env = {"HOME": "/proc", "PATH": os.environ["PATH"]}
     with pytest.raises(UserStateUnfit, match="LEADHAND_HOME"):
-        bindings_folder(env)
+        hooks_folder(env)
     check_all_is_in(tmp_path / "mine", env | {"LEADHAND_HOME": str(tmp_path / "mine")})
 
 
@@ -179,17 +205,15 @@ def test_a_home_without_file_locks_is_replaced_by_leadhand_home(
 
     monkeypatch.setattr(file_locks, "require_support", refuse)
     with pytest.raises(UserStateUnfit, match=r"no locks.*LEADHAND_HOME"):
-        bindings_folder(env)
+        hooks_folder(env)
     check_all_is_in(tmp_path / "mine", env | {"LEADHAND_HOME": str(tmp_path / "mine")})
 
 
 def check_all_is_in(named: Path, env: dict[str, str]) -> None:
-    """The state folder can be bound, and all that belongs to the user is in it."""
-    home = state_folder(env)
-    assert home == named
-    binding = require_bound(home, env)
-    assert require_bound(home, env) == binding
+    """The state folder can be used, and all that belongs to the user is in it."""
+    assert state_folder(env) == named
+    state_dir.prepare(named)
     user = named / user_state.FALLBACK
-    assert bindings_folder(env) == user / "folders"
+    assert hooks_folder(env) == user / "hooks"
     assert worktrees_folder(env) == user / "worktrees"
     assert stat.S_IMODE(user.stat().st_mode) == 0o700

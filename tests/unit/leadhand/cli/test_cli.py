@@ -30,7 +30,7 @@ COMMANDS = (
     "limit", "top", "queues", "workers",
     "stats",
     "agents", "tools",
-    "mcp", "import", "ui", "up", "down", "restart", "trust", "status", "worker", "api", "doctor",
+    "mcp", "ui", "up", "down", "restart", "trust", "status", "worker", "api", "doctor",
 )  # fmt: skip
 
 

@@ -8,16 +8,20 @@ import os
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
 from leadhand.cli import cli
 from leadhand.cli.entrypoint import run
 from leadhand.local import file_locks, state_dir
-from leadhand.local.bindings import require_bound
 from leadhand.local.connect import join
+from leadhand.models.api_proof import NONCE_HEADER, PROOF_HEADER, proof_of
 
+#: What the services prove to know.
+KEY = "0" * 64
 Hook = Callable[..., tuple[int, str, str]]
 
 
@@ -57,19 +61,33 @@ def hook(
     return call
 
 
+class Api(BaseHTTPRequestHandler):
+    """Answers a request with the proof that it asks for."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        port = int(self.headers["Host"].rpartition(":")[2])
+        self.send_header(PROOF_HEADER, proof_of(KEY, port, self.headers[NONCE_HEADER]))
+        self.end_headers()
+
+    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+        """Print nothing."""
+
+
 @contextmanager
 def running(home: Path, env: dict[str, str], *, supervised: bool = True) -> Iterator[str]:
-    """The files of a folder whose services run, and a port that accepts connections."""
-    require_bound(home, env)
+    """The files of a folder whose services run, and an API that proves itself."""
     state_dir.prepare(home)
     lock = file_locks.open_lock(home / "supervisor.lock")
-    with socket.create_server(("127.0.0.1", 0)) as api:
-        url = f"http://127.0.0.1:{api.getsockname()[1]}"
-        fields = {"host": socket.gethostname(), "url": url, "token": "t"}
+    with ThreadingHTTPServer(("127.0.0.1", 0), Api) as api:
+        Thread(target=api.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{api.server_port}"
+        fields = {"host": socket.gethostname(), "url": url, "token": "t", "proof_key": KEY}
         state_dir.write_fields(home / "run.json", fields)
         if supervised:
             assert file_locks.take(lock)
         yield url
+        api.shutdown()
     os.close(lock)
 
 
@@ -119,6 +137,3 @@ def test_file_that_ended_services_left_is_not_believed(folder: Path, env: dict[s
     home = folder / "state"
     with running(home, env, supervised=False):
         assert join(home, env=env) is None
-    with running(home, env):
-        other = env | {"XDG_STATE_HOME": f"{env['XDG_STATE_HOME']}-other"}
-        assert join(home, env=other) is None  # the folder is another user's, or a copy

@@ -1,1 +1,0 @@
-"""`leadhand import`: takes over sessions of a state folder from before, or from elsewhere."""
