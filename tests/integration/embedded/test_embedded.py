@@ -372,7 +372,7 @@ def test_only_the_owner_may_read_the_state(join: Join):
     home = join().home
     assert stat.S_IMODE(home.stat().st_mode) == 0o700
     assert (home / ".gitignore").read_text() == "*\n"
-    for name in ("id", "run.json", "commands.lock", "supervisor.lock"):
+    for name in ("secrets.json", "run.json", "commands.lock", "supervisor.lock"):
         assert stat.S_IMODE((home / name).stat().st_mode) == 0o600
 
 
