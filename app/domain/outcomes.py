@@ -144,6 +144,12 @@ class Outcome(BaseModel):
     word: Literal["succeeded", "failed", "skipped"]
     #: Of a check, judge or doer: its verdict about the work.
     verdict: Verdict | None = None
+    #: Of a judge: the verdict of the checks, if the folder changed while they ran. It is stale.
+    stale: Verdict | None = None
+    #: Of a judge: whether the checks run again on the same work, since the verdict is stale.
+    recheck: Literal[True] | None = None
+    #: Of a doer that was not started: the step whose work is checked again.
+    passed_on: str | None = None
     text: str = ""
     value: JsonValue = None
     reason: Reason | None = None

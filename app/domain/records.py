@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator
 
+from app.domain.addresses import block_of, iteration_in
 from app.domain.ids import SessionRef
 from app.domain.messages import Message
 from app.domain.outcomes import Thread
@@ -69,6 +70,8 @@ class Grant(BaseModel):
     failure: str | None = None
     #: The end of that attempt and its last lines, for the next attempt of a doer.
     ending: str | None = None
+    #: The iteration of the step's loop that checks the work of the one before again; 0 for none.
+    recheck: int = 0
     #: Whether the folder must be compared: it may have changed since the session was stopped.
     compare: bool = False
     #: The origins of the turns around the step; empty unless the session was resumed.
@@ -77,6 +80,11 @@ class Grant(BaseModel):
     definitions: str = ""
     #: The messages of the inbox that this attempt gets, oldest first.
     messages: tuple[Message, ...] = ()
+
+    @property
+    def is_recheck(self) -> bool:
+        """Whether the step is in an iteration that checks the work of the one before again."""
+        return self.recheck == iteration_in(block_of(self.address)) > 0
 
     @field_validator("messages", mode="before")
     @classmethod
@@ -262,6 +270,8 @@ class TurnRecord(BaseModel):
     attempts_lost: int = 0
     #: Number of consecutive iterations with the same result.
     same: int = 0
+    #: The iteration that is a recheck, which `max` allows in addition; 0 for none.
+    recheck: int = 0
     #: The run number of its node, from the address.
     run: int = 1
     #: Number of runs that its retries still allow.

@@ -54,6 +54,8 @@ def entry_of(
         doer=_doer(block, grant, inputs, is_merge=is_merge),
         work=str(inputs.get("work") or "")[:WORK],
         checks=[check for check in checks if isinstance(check, dict)],
+        stale=outcome.stale,
+        recheck=grant.is_recheck,
         decided_by=outcome.decided_by,
         digest=_text(inputs.get("digest")),
         changed=_files(value.get("changed")),

@@ -21,6 +21,7 @@ from leadhand.models.views import ToolCallView, TranscriptEntry
 TEXT = 8000
 #: Replaces a repeated instruction.
 SAME = "The same instruction again, and:"
+_PASSED_ON = "the doer was not started: its work is checked again, as the folder is now"
 #: Fields that the Lua function and the reader add.
 _LATER = {"seq", "at"}
 #: Steps of a flow whose outcome is recorded although they are not part of a conversation.
@@ -85,6 +86,9 @@ def _entries(
         yield _entry(
             about, "user", _shorten_prompt(outcome.prompt, again=about["attempt"] not in (0, 1))
         )
+    if outcome.passed_on is not None:
+        yield _entry(about, "note", _PASSED_ON)
+        return
     forgets = outcome.thread is not None and outcome.thread.id is None
     text = outcome.text or outcome.raw
     if text and not (forgets and step.action is Action.TOOL):

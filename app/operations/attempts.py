@@ -28,6 +28,7 @@ from app.domain.records import Grant, Reply
 from app.errors import SpecForeign, StoreAway
 from app.history.conversations import Message, messages_until
 from app.history.ledger import entry_of
+from app.history.lineage import home_of
 from app.history.stagnation import signature_of
 from app.history.transcript import messages_of, question_of, records_of
 from app.operations.inputs import resolve_inputs
@@ -213,6 +214,16 @@ class Attempts:
     def messages(self, ref: SessionRef, turn: str) -> list[Message]:
         """Return the messages of an agent's conversation up to the step at `turn`, oldest first."""
         return messages_until(turn, lambda at: self._store.values(ref, "out", [at]).get(at))
+
+    def passed_on(self, ref: SessionRef, grant: Grant) -> Outcome:
+        """Return the outcome of the doer of a recheck: the work of the iteration before it."""
+        block, name = block_of(grant.address), path_of(grant.address).rpartition("/")[2]
+        home = home_of(f"{turn_of(block)}[{grant.recheck - 1}]", name, grant.origins)
+        at = f"{home}/{name}"
+        found = self._store.values(ref, "out", [at]).get(at)
+        before = Outcome.model_validate_json(found) if found else Outcome(word="succeeded")
+        kept = {"word", "text", "value", "artifacts", "tools_failed"}
+        return Outcome(**before.model_dump(include=kept), passed_on=at)
 
     def refuse(
         self, ref: SessionRef, grant: Grant, *, why: str, usage: Usage | None = None
@@ -452,6 +463,7 @@ def outcome_fields(outcome: Outcome) -> dict[str, JsonValue]:
     return {
         "word": outcome.word,
         "verdict": outcome.verdict,
+        "recheck": outcome.recheck,
         "reason": reason,
         "retryable": outcome.retryable,
         "text": _teaser(outcome),

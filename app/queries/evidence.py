@@ -34,6 +34,7 @@ def evidence_of(result: ResultView) -> Evidence | None:
         checker_changed=sorted({one for entry in accepted for one in entry.checker_changed}),
         baseline=_words(accepted, "baseline"),
         flaky=list(_words(accepted, "flaky")),
+        stale=_stale(result.history, accepted),
         not_compared=_why_not_compared(accepted, files),
         left_out=sorted({one for entry in accepted for one in entry.left_out}),
         cost_usd=result.cost_usd,
@@ -94,6 +95,17 @@ def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
+def _stale(history: Sequence[LedgerEntry], accepted: Sequence[LedgerEntry]) -> ChangedFiles | None:
+    """What changed while checks ran whose verdict does not count, in the accepted runs."""
+    runs = {(entry.loop, entry.run) for entry in accepted}
+    stale = [one for one in history if one.stale is not None and (one.loop, one.run) in runs]
+    found = [one.changed_by_checkers for one in stale if one.changed_by_checkers is not None]
+    if not found:
+        return None
+    names = sorted({name for one in found for name in one.files})
+    return ChangedFiles(files=names, count=max(len(names), *(one.count for one in found)))
+
+
 def _why_not_compared(entries: Sequence[LedgerEntry], files: ChangedFiles | None) -> str | None:
     """Why the folder was not compared after a doer or after the checkers."""
     after_doer = (entry.no_diff for entry in entries if files is None)
@@ -129,6 +141,9 @@ def _notes_on_files(found: Evidence) -> Iterator[str]:
     if found.checker_changed:
         names = list_first(found.checker_changed, _SHOWN)
         yield f"the doer changed what configures checks: {names}"
+    if found.stale is not None:
+        names = list_first(found.stale.files, _SHOWN, of=found.stale.count)
+        yield f"the folder changed while checks ran, so they ran again: {names}"
     if found.not_compared is not None:
         why = _WHY_UNKNOWN.get(found.not_compared, found.not_compared)
         yield f"what was changed is not known: {why}"

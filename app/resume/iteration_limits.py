@@ -46,9 +46,9 @@ def _with_first(node: Node, path: str) -> Iterator[str]:
 
 
 def open_loops(turns: Mapping[str, TurnRecord]) -> dict[str, int]:
-    """Returns the open outermost loops, each with its iteration."""
+    """Returns the open outermost loops, each with its iterations that count."""
     return {
-        id_: turn.iteration
+        id_: turn.iteration - (0 < turn.recheck <= turn.iteration)
         for id_, turn in turns.items()
         if id_ and not block_of(id_) and turn.state == "open" and not turn.each
     }

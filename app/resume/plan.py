@@ -51,6 +51,7 @@ _USED_UP = (
     ReasonCode.NO_PROGRESS,
     ReasonCode.TERMINATED,
     ReasonCode.JUDGE_UNCLEAR,
+    ReasonCode.CONTESTED,
 )
 
 
@@ -302,8 +303,9 @@ class Planner:
             node=loop.id,
             run=turn,
             iteration=iteration,
-            max=record.max,
+            max=record.max - (record.recheck > iteration),
             left=record.left,
+            recheck=record.recheck if 0 < record.recheck <= iteration else None,
             kept=homes,
             joins=joins_of(loop.body, again, kept),
             widths=self._widths(loop, homes),

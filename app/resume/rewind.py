@@ -35,6 +35,8 @@ class Level(NamedTuple):
     iteration: int
     max: int
     left: int
+    #: The iteration that is a recheck, if it is not after this one.
+    recheck: int | None
     #: The nodes that count as done in it, each with the address of its outcome.
     kept: Mapping[str, str]
     joins: tuple[Join, ...]
@@ -51,6 +53,7 @@ class Level(NamedTuple):
             "iteration": self.iteration,
             "max": self.max,
             "left": self.left,
+            **({"recheck": self.recheck} if self.recheck else {}),
             "kept": {**self.kept},
             "joins": [join.argument() for join in self.joins],
             "widths": {**self.widths},

@@ -171,11 +171,12 @@ def _printable(text: str) -> str:
     return "".join(c if c.isprintable() or c in _JOINERS_AND_MARKS else " " for c in text)
 
 
-def list_first(names: Sequence[str], most: int) -> str:
-    """Formats the first names, and how many more there are.
+def list_first(names: Sequence[str], most: int, of: int | None = None) -> str:
+    """Formats the first names, and how many more there are; `of` is their number if some are cut.
 
-    >>> list_first(["a", "b"], 2), list_first(["a", "b", "c"], 2)
-    ('a, b', 'a, b and 1 more')
+    >>> list_first(["a", "b"], 2), list_first(["a", "b", "c"], 2), list_first(["a", "b"], 1, of=9)
+    ('a, b', 'a, b and 1 more', 'a and 8 more')
     """
-    more = f" and {len(names) - most} more" if len(names) > most else ""
+    count = len(names) if of is None else of
+    more = f" and {count - most} more" if count > most else ""
     return ", ".join(names[:most]) + more

@@ -94,6 +94,8 @@ class Calls(Comparison):
             talk = self.model.steps[grant.address].node.conversation or ""
             kept = self.model.threads.get(talk)
             assert grant.thread == (kept and Thread.model_validate_json(kept)), grant.address
+            turn = self.model.steps[grant.address].block.turn
+            assert grant.recheck == (turn.recheck or 0), grant.address
         return word
 
     def _compare_next(self, word: str, arguments: dict[str, Any], answer: Reply) -> None:

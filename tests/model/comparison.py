@@ -127,6 +127,7 @@ class Comparison:
             stored = (record["state"], record.get("iteration", 0), record.get("verdict"))
             assert stored == (turn.state, turn.iteration, turn.verdict), id_
             assert record.get("same", 0) == turn.same, id_
+            assert record.get("recheck") == turn.recheck, id_
         assert seen["turns"].keys() == self.model.turns.keys()
 
         owed = {errand.split("|")[1] for errand in seen["errands"] if errand.startswith("abort|")}

@@ -86,7 +86,7 @@ class Model(Resuming):
         self, address: str, fence: int, nonce: str, word: str, verdict: str | None,
         retryable: bool, expand: dict[str, list[str]], usage: Mapping[str, int],
         thread: Mapping[str, str] | None, said: Sequence[str], signature: str | None = None,
-        busy: dict[str, int] | None = None,
+        busy: dict[str, int] | None = None, recheck: bool | None = None,
     ) -> str:  # fmt: skip
         step = self.steps.get(address)
         if step is None or (step.fence, step.nonce) != (fence, nonce):
@@ -100,6 +100,7 @@ class Model(Resuming):
         step.settled = fence
         self._use_all(step, usage)
         self.signed = (step.block, signature) if step.node.action is Action.JUDGE else None
+        self.is_stale = bool(recheck)
         for text in said:
             self.said.append(text)
             self._tell("transcript.added", address)
@@ -111,7 +112,7 @@ class Model(Resuming):
         else:
             self._keep_thread(step, thread)
             self._finish(step, word, verdict, expand)
-        self.signed = None
+        self.signed, self.is_stale = None, False
         self._end_if_spent()
         return "again" if step.state == "ready" else "settled"
 

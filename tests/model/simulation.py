@@ -99,7 +99,8 @@ class Simulation(Calls):
             return {}
         signature = choose(("same", "same", "same", "other", None))
         turn = turn_of(block_of(grant.address))
-        return {"ledger": turn, "refused_by": "lint", "signature": signature}
+        signed = {"ledger": turn, "refused_by": "lint", "signature": signature}
+        return signed | {"recheck": choose((None, None, True))}
 
     def _thread(self) -> dict[str, str]:
         """An agent's conversation went on to here."""

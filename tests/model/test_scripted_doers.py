@@ -164,7 +164,12 @@ OTHERS = (
     (),
     ("format: printf '# formatted\\n' >> calc.py; mkdir -p out; touch out/log",),
     ("late: (sleep 0.02; echo late >> LATE.md) & wait",),
+    ("once: test -e ../saved || { touch ../saved; echo mine >> SAVED.md; }",),
 )
+#: Those that change the folder in the first round only, and what a person has saved there: a file
+#: and a line. The others change it in each round, as a person does who keeps saving.
+ONCE = OTHERS[3]
+SAVED = {OTHERS[2]: ("LATE.md", "late"), ONCE: ("SAVED.md", "mine")}
 
 
 @pytest.fixture
@@ -202,6 +207,7 @@ class Case(NamedTuple):
     limit: int
     worktree: bool
     is_protected: bool
+    others: tuple[str, ...]
     status: str
     reason: str
     accepted: bool
@@ -210,7 +216,8 @@ class Case(NamedTuple):
 def run(sessions: Sessions, repo: Path, random: Random) -> Case:
     doer, limit = doer_of(random), random.choice([1, 2, 3])
     worktree = random.random() < 0.8
-    checkers = [f"tests: {PYTEST}", *random.choice(OTHERS)]
+    others = random.choice(OTHERS)
+    checkers = [f"tests: {PYTEST}", *others]
     random.shuffle(checkers)
     is_protected = random.random() < 0.5
     session = sessions.submit(
@@ -220,7 +227,8 @@ def run(sessions: Sessions, repo: Path, random: Random) -> Case:
     view = sessions.engine.queries.session(session)
     accepted = sessions.engine.queries.result(session).verdict == "accept"
     code = str(view.reason and view.reason.code)
-    return Case(session, doer, limit, worktree, is_protected, view.status, code, accepted)
+    ended = (view.status, code, accepted)
+    return Case(session, doer, limit, worktree, is_protected, others, *ended)
 
 
 @pytest.mark.parametrize("seed", seeds(range(500), few=40))
@@ -229,14 +237,22 @@ def test_session_is_accepted_only_for_work_that_was_done(
 ) -> None:
     case = run(sessions, repo, Random(seed))
     branch, trick = f"leadhand/{case.session}", case.doer.trick
+    stale = bool(case.others) and not case.worktree and case.reason != "tampered"
+    if stale and case.others in SAVED:  # nothing of the person's is lost, whatever comes of it
+        name, line = SAVED[case.others]
+        assert {*(repo / name).read_text().splitlines()} == {line}
     if trick is None:
-        mended = case.doer.mends is not None and case.doer.mends <= case.limit
+        contested = stale and case.others != ONCE
+        mended = case.doer.mends is not None and case.doer.mends <= case.limit and not contested
         assert (case.accepted, case.status) == (mended, "completed" if mended else "failed")
+        assert (case.reason == "contested") == contested
         assert case.reason != "tampered"
+        entries = sessions.engine.queries.ledger(case.session).items
+        assert sum(one.recheck for one in entries) == stale
     elif case.is_protected and trick != PLANTED:
         assert (case.accepted, case.reason) == (False, "tampered")
     elif case.accepted:
-        (entry,) = sessions.engine.queries.ledger(case.session).items
+        *_, entry = sessions.engine.queries.ledger(case.session).items
         assert {*entry.tests_changed, *entry.checker_changed} & GIVEN_AWAY[trick]
     if trick is None and case.accepted and case.worktree:
         assert is_mended(repo, branch, tmp_path / "scratch")

@@ -29,7 +29,12 @@ from workers.task.task import BodyTask
 
 
 def run_doer(task: BodyTask, cancel: threading.Event) -> Outcome:
-    """Run the step's doer (agent, command or function) and return its outcome, also a failure."""
+    """Run the step's doer (agent, command or function) and return its outcome, also a failure.
+
+    The doer of a recheck is not started.
+    """
+    if task.passed_on is not None:
+        return task.passed_on
     inputs = DoerInputs.model_validate(task.inputs)
     doer = inputs.doer
     if doer is not None and doer.command is not None:

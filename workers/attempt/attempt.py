@@ -7,6 +7,7 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -340,6 +341,14 @@ class Attempts:
             retry_while_away(lambda: attempts.record_base(work.ref, at, before), lease)
         return look
 
+    def _passed_on(self, work: Work, lease: Lease) -> Outcome | None:
+        """The work of the iteration before, for the doer of a recheck; None if it is to start."""
+        if work.step.action is not Action.AGENT or not work.grant.is_recheck:
+            return None
+        attempts = self._engine.attempts
+        found = retry_while_away(lambda: attempts.passed_on(work.ref, work.grant), lease)
+        return found or Outcome(word="succeeded")  # which is dropped: the attempt is lost
+
     def _work_diff(self, work: Work, lease: Lease) -> str:
         """The diff of the work that a check judges."""
         attempts, at = self._engine.attempts, work.grant.address
@@ -376,6 +385,7 @@ class Attempts:
         if work.step.action in PARKING:
             return retry_while_away(lambda: park(self._engine, work, self._secrets(work)), lease)
         task = self._task(work, lease, self._warm) if body is None else body.task
+        task = replace(task, passed_on=self._passed_on(work, lease))
         try:
             outcome = run_body(task, lease.ended, body and body.outcome)
             store = Patience(partial(open_artifacts, self._engine, work.ref, work.grant))

@@ -1,7 +1,8 @@
 """Compares the working folder after the checkers with the work that they judged, and puts it back.
 
 What has changed in between is not the doer's work. In a worktree or copy of the session's own it is
-put back; in a user's folder it may be what a person has saved, and stays.
+put back; in a user's folder it may be what a person has saved, and stays. Then the verdict is
+stale: the checkers run once more, and if the folder changes again, the loop ends as contested.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ from typing import Literal
 from pydantic import JsonValue
 
 from app.domain.outcomes import Outcome
+from app.domain.reasons import Reason, ReasonCode
 from app.operations.attempts import FolderState, Work, loop_run_of
 from app.redaction import without_keys
 from app.truncate import cut
+from leadhand.models.text import list_first
 from workers.folders.judging_files import IgnoredFiles, judging_files
 from workers.folders.work_diff import SNAPSHOTS, pack_diff
 from workers.folders.worktree import SnapshotLost, Worktree
@@ -29,8 +32,14 @@ NAMED, SHOWN = 20, 5
 LISTED = 100
 #: The file beside the snapshots with the state that a judge was about to put back.
 _ROUND = "round"
-#: Characters of a warning.
-_WARNING = 1_000
+#: Characters of a warning, and of what a stale verdict says.
+_WARNING, _FEEDBACK = 1_000, 16_000
+_CHANGED = "The folder changed while checkers judged the work"
+_FIX = (
+    "let git ignore what checkers write, mark one that mends the work `writes`, or use --worktree"
+)
+#: Reasons of a judge whose verdict no checker gave, so that it is about no state of the folder.
+_NOT_CHECKED = (ReasonCode.CHECKER_DOWN, ReasonCode.JUDGE_UNCLEAR, ReasonCode.USER_SKIP)
 
 
 class CheckRound:
@@ -48,11 +57,14 @@ class CheckRound:
         *,
         own: bool,
         is_whole: bool = False,
+        is_rechecked: bool = False,
         changed: Sequence[str] | None = None,
         ignored: Sequence[str] = (),
     ) -> None:
         self._tree = tree
         self._is_whole = is_whole
+        #: Whether the loop's run has had its recheck.
+        self._is_rechecked = is_rechecked
         #: All files that the loop has changed, if they are known.
         self._changed = changed
         #: Those of them that the judgement depends on, and of the ones that git ignores.
@@ -97,6 +109,7 @@ class CheckRound:
             self.patch = pack_diff(self._work, str(self._left), packed, by="checkers")
         names = [without_keys(name, secrets) for name in self.files[:NAMED]]
         facts = {"files": names, "count": len(self.files), "put_back": self.put_back}
+        outcome = self._mark_stale(outcome, names)
         return outcome.model_copy(
             update={
                 "value": {**value, "changed_by_checkers": facts},
@@ -105,6 +118,27 @@ class CheckRound:
                 "warning": "; ".join(filter(None, (outcome.warning, self._warning(names)))),
             }
         )
+
+    def _mark_stale(self, outcome: Outcome, names: list[str]) -> Outcome:
+        """The outcome of a judge whose checkers may have seen another state than there is now."""
+        code = outcome.reason.code if outcome.reason is not None else None
+        if self.put_back or outcome.verdict is None or code in _NOT_CHECKED:
+            return outcome
+        listed = list_first(names, SHOWN, of=len(self.files))
+        if self._is_rechecked:
+            text = f"{_CHANGED}, and again in the recheck: {listed}; {_FIX}"
+            reason = Reason(code=ReasonCode.CONTESTED, text=cut(text, _WARNING))
+            update: dict[str, object] = {
+                "verdict": "terminate", "text": reason.text, "reason": reason
+            }  # fmt: skip
+        else:
+            note = (
+                f"{_CHANGED} ({listed}), so their verdict, {outcome.verdict}, does not count,"
+                f" and they run again."
+            )
+            text = cut(f"{note}\n\n{outcome.text}".rstrip(), _FEEDBACK)
+            update = {"verdict": "retry", "text": text, "reason": None, "recheck": True}
+        return outcome.model_copy(update={**update, "stale": outcome.verdict})
 
     def _found(self) -> str | None:
         """The state after the checkers; of an attempt that was killed, as that had found it."""
@@ -133,16 +167,13 @@ class CheckRound:
 
     def _warning(self, names: list[str]) -> str:
         what = "1 file was" if len(self.files) == 1 else f"{len(self.files)} files were"
-        more = f" and {len(self.files) - SHOWN} more" if len(self.files) > SHOWN else ""
         end = (
             "the work of the doer was put back"
             if self.put_back
             else "that is not the doer's work, and it was left as it is"
         )
-        listed = ", ".join(names[:SHOWN])
-        return cut(
-            f"{what} changed while checkers judged the work: {listed}{more}; {end}", _WARNING
-        )
+        listed = list_first(names, SHOWN, of=len(self.files))
+        return cut(f"{what} changed while checkers judged the work: {listed}; {end}", _WARNING)
 
 
 def _changed(tree: Worktree, base: str | None, work: str) -> list[str] | None:
@@ -181,6 +212,7 @@ def compare_round(
         work.grant.address,
         own=own,
         is_whole=top not in (None, work.cwd),
+        is_rechecked=work.grant.recheck > 0,
         changed=changed,
         ignored=ignored.changed(),
     )

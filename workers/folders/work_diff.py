@@ -88,6 +88,8 @@ class Look:
         if self._target is not None:
             before = self._tree.merge_base(self._target) or before
         text = self._tree.patch(before, after) if self._keeps else None
+        if outcome.passed_on is not None:
+            text = ""  # what differs is not the work of the doer, which was not started
         if not text:
             why = self._why_no_diff(after, text) if self._keeps else None
             return outcome.model_copy(update={"digest": after, "no_diff": why})

@@ -12,7 +12,7 @@ from pydantic import JsonValue
 
 from app.domain.environment.session import SessionEnvironment
 from app.domain.messages import Message
-from app.domain.outcomes import Thread, Usage
+from app.domain.outcomes import Outcome, Thread, Usage
 from app.domain.program import Action
 from app.domain.states import SessionStatus
 from app.operations.folders.known import StoreFolders
@@ -67,6 +67,8 @@ class BodyTask:
     thread: Thread | None = None
     #: Returns a conversation's messages up to a turn, as roles and texts.
     earlier: Callable[[str], Sequence[tuple[str, str]]] = field(default=lambda _: ())
+    #: Of the doer of a recheck, which is not started: the work that is checked again.
+    passed_on: Outcome | None = None
     #: Called with the agent's usage so far, while it works.
     on_spent: Callable[[Usage], None] = field(default=lambda _: None)
 

@@ -4,7 +4,8 @@
 --   attempt changed, and whether it had changed before), work? (the state to judge and commit), busy? and jitter? (of
 --   a retry), ending? (of a failed attempt, for the next one), warning? (of the session), take (nonces for further
 --   grants), lease_ms, thread? (where its conversation continues), signature? and refused_by? (of a judge: a digest
---   of the iteration's result), flaky? (of a check), artifacts? (of the outcome: name, digest, size, media_type)
+--   of the iteration's result), flaky? (of a check), artifacts? (of the outcome: name, digest, size, media_type),
+--   recheck? (of a judge: its verdict is stale, so the next iteration is a recheck)
 -- Document: the outcome. Entry: of the ledger. Records: of the transcript.
 -- Returns: settled | again (it is retried) | repeated | superseded; with grants and hints
 --- @requires attempts, deadlines, dispatch, events, inbox, outcomes, records, transaction, transcript, usage/usage

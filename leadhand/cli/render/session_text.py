@@ -192,7 +192,10 @@ def _around(entry: LedgerEntry) -> str:
 def _iteration(entry: LedgerEntry, *, name: str, copied: bool) -> Iterator[str]:
     run = f", run {entry.run}" if entry.run > 1 else ""
     also = ", copied" if copied else ""
-    yield f"{name}{run}, iteration {entry.iteration}: {entry.verdict}{also}{_cost(entry)}"
+    stale = f" ({entry.stale} is stale)" if entry.stale is not None else ""
+    recheck = ", recheck" if entry.recheck else ""
+    head = f"{name}{run}, iteration {entry.iteration}{recheck}: {entry.verdict}{stale}"
+    yield f"{head}{also}{_cost(entry)}"
     if entry.address is not None and "/" in entry.address:
         yield f"  address: {plain(entry.address)}"
     if entry.work:  # a loop of a flow has no doer

@@ -49,6 +49,10 @@ class LedgerEntry(View):
     doer: str | None = None
     work: str = ""
     checks: list[dict[str, JsonValue]] = []
+    #: The verdict of the checks if files changed while they ran: it is stale, and does not count.
+    stale: str | None = None
+    #: Whether the doer was not started, since the verdict of the iteration before was stale.
+    recheck: bool = False
     #: `user_skip` if people skipped all checks, so that their word alone accepts; see the reason.
     decided_by: str | None = None
     #: The digest of the folder that was judged, and what the loop's doers had changed until then.
@@ -103,6 +107,9 @@ class Evidence(View):
     baseline: dict[str, str] = {}
     #: The checks that abstained, since their runs on the same work differed.
     flaky: list[str] = []
+    #: What changed while checks ran whose verdict does not count for that; they ran again. Null
+    #: where nothing did.
+    stale: ChangedFiles | None = None
     #: Why the folder was not compared; null if it was.
     not_compared: str | None = None
     #: By-products and files above 50 MB, which are neither work nor compared. The first ones.

@@ -94,7 +94,7 @@ def test_next_doer_finds_the_work_and_not_the_changes_of_checkers(
 def test_nothing_is_put_back_in_a_users_folder(sessions: Sessions, repo: Path) -> None:
     session = submit(sessions, repo, "echo saved >> one.txt; touch probe.txt", worktree=False,
                      baseline=False)  # fmt: skip
-    assert (repo / "one.txt").read_text() == "one.txt\nsaved\n"
+    assert (repo / "one.txt").read_text() == "one.txt\nsaved\nsaved\n"  # with the recheck
     assert (repo / "probe.txt").exists()
     entry = sessions.engine.queries.ledger(session).items[0]
     changed = ChangedByCheckers(files=["one.txt", "probe.txt"], count=2, put_back=False)

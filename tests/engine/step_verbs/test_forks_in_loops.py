@@ -102,7 +102,7 @@ def test_fork_in_nested_loops_goes_on_in_the_iteration_of_each(
 def test_fork_within_a_loop_lists_the_warnings_of_earlier_iterations(bench: Bench) -> None:
     do, check = step("do"), step("check")
     body = program(step("first"), loop("turn", do, check), step("last"))
-    level = Level("turn", "turn~1", 2, 3, 1, {"do": "turn~1[2]"}, (), {})
+    level = Level("turn", "turn~1", 2, 3, 1, None, {"do": "turn~1[2]"}, (), {})
     rewind = Rewind((Join("turn", ("first",)), Join("last", ())), (level,))
     how = "failed and was passed over: it broke"
     lines = {

@@ -70,8 +70,8 @@ FAULTS = (
     Fault(
         "an inner loop's judge speaks for the outer one",
         "lib/turn_records",
-        "  if tx.args.ledger ~= id then return false end\n",
-        "  if not tx.args.ledger then return false end\n",
+        "  if tx.args.ledger ~= id or tx.args.recheck then",
+        "  if not tx.args.ledger or tx.args.recheck then",
         seed=38,
     ),
 )

@@ -99,6 +99,72 @@ FAULTS = (
         "",
         "test_park_in_a_closing_loop_hands_the_step_back_and_goes_on",
     ),
+    # An iteration in which the checks run again on the same work.
+    Fault(
+        "a recheck counts as an iteration",
+        "lib/ledger",
+        "  if turn.recheck ~= iteration then records.count(tx, 'iterations') end\n",
+        "  records.count(tx, 'iterations')\n",
+    ),
+    Fault(
+        "a recheck uses the limit of iterations",
+        "lib/turn_records",
+        "turn.iteration + 1, turn.max + 1\n",
+        "turn.iteration + 1, turn.max\n",
+    ),
+    Fault(
+        "a recheck uses the budget of iterations",
+        "lib/turns",
+        "  if turn.recheck == iteration + 1 then more = nil end",
+        "  ",
+        "test_recheck_uses_no_budget_of_iterations",
+    ),
+    Fault(
+        "a loop is rechecked twice",
+        "lib/turn_records",
+        "  if turn.recheck then return end\n",
+        "",
+    ),
+    Fault(
+        "the doer of a recheck is started",
+        "lib/attempts",
+        "recheck = turn_records.recheck_around(tx, address), compare",
+        "compare",
+    ),
+    Fault(
+        "the second attempt of a step knows of no recheck",
+        "lib/attempts",
+        "recheck = turn_records.recheck_around(tx, address), compare",
+        "recheck = step.fence == 1 and turn_records.recheck_around(tx, address) or nil, compare",
+        "test_stale_verdict_opens_one_iteration_that_does_not_count",
+    ),
+    Fault(
+        "a recheck is lost by a resume from before it",
+        "lib/resume",
+        "left = level.left, recheck = level.recheck,",
+        "left = level.left,",
+        "test_recheck_stays_one_in_a_resume_from_before_it",
+    ),
+    Fault(
+        "a stale verdict counts as no progress",
+        "lib/turn_records",
+        " or tx.args.recheck then return false end\n",
+        " then return false end\n",
+    ),
+    Fault(
+        "a retried loop gets one more iteration for a recheck",
+        "lib/turns",
+        "turn.left - 1, turn_records.allowance(turn))",
+        "turn.left - 1, turn.max)",
+        "test_next_run_of_a_loop_has_its_own_recheck",
+    ),
+    Fault(
+        "messages are given to a doer that is not started",
+        "lib/inbox",
+        " and not turn_records.is_recheck(tx, address)\n",
+        "\n",
+        "test_doer_of_a_recheck_gets_no_messages",
+    ),
     # The share of the work that is done.
     Fault(
         "iterations that a loop does not need stay expected",

@@ -80,7 +80,7 @@ FAULTS = (
     Fault(
         "an iteration is begun that the budget does not have",
         "lib/turns",
-        "  if iteration < turn.max and budgets.is_spent(tx, 1) then return "
+        "  if iteration < turn.max and budgets.is_spent(tx, more) then return "
         "turns.end_spent(tx) end\n",
         "",
     ),

@@ -46,6 +46,8 @@ class Bookkeeping:
         self.threads: dict[str, str] = {}
         #: The block and the signature of the judge that settles now.
         self.signed: tuple[Block, str | None] | None = None
+        #: Whether that judge's verdict is stale.
+        self.is_stale = False
         #: The transcript.
         self.said: list[str] = []
         self.exited: tuple[str, int] = ("", 0)
@@ -64,7 +66,7 @@ class Bookkeeping:
 
     def _stands_still(self, turn: Turn) -> bool:
         """Whether this iteration came to the same as so many before it."""
-        if self.signed is None or self.signed[0] is not turn.inner:
+        if self.signed is None or self.signed[0] is not turn.inner or self.is_stale:
             return False
         signature = self.signed[1]
         turn.same = turn.same + 1 if signature == turn.signature else 1
@@ -103,8 +105,9 @@ class Bookkeeping:
                 turn.cost = 0
             else:
                 turn.entry = entry
-            self.counters["iterations"] += 1
-            self.used["iterations"] += 1
+            if turn.iteration != turn.recheck:
+                self.counters["iterations"] += 1
+                self.used["iterations"] += 1
 
     def _keep_thread(self, step: StepRun, thread: Mapping[str, str] | None) -> None:
         talk = step.node.conversation

@@ -117,11 +117,14 @@ class Progress(Bookkeeping):
     def _turn_over(self, turn: Turn) -> None:
         """An iteration is over, and did not end the loop."""
         still = self._stands_still(turn)
-        if turn.iteration < turn.max and self._spent_up(1):
+        again = turn.recheck == turn.iteration + 1
+        counts = turn.iteration != turn.recheck
+        is_over = self.reached if again else turn.counted < turn.max and self._spent_up(counts)
+        if is_over and self.status == "active":
             self._end_spent()
             return
         self._write(turn, "retry")
-        if turn.iteration >= turn.max:
+        if turn.counted >= turn.max and not again:
             self._close(turn, "max_iterations")
         elif still:
             self._close(turn, "terminate")
@@ -132,6 +135,7 @@ class Progress(Bookkeeping):
         self, step: StepRun, word: str, verdict: str | None, expand: dict[str, list[str]]
     ) -> None:
         open_, block = step.block.open, step.block
+        self._note_stale(block, word, verdict)
         self._leave(step, word)
         step.verdict = verdict
         counted = int(not is_before_work(step.node))
@@ -155,6 +159,12 @@ class Progress(Bookkeeping):
         else:
             self._arrive(block, step.node.id)
         self._stop_if_idle()
+
+    def _note_stale(self, block: Block, word: str, verdict: str | None) -> None:
+        """If the verdict is stale, the next iteration is a recheck, once in a run."""
+        asks = self.is_stale and (word, verdict) == ("succeeded", "retry")
+        if block.open and asks and block.turn.recheck is None:
+            block.turn.recheck = block.turn.iteration + 1
 
     def _fail_attempt(
         self, step: StepRun, verdict: str | None, *, retryable: bool, expand: dict[str, list[str]]

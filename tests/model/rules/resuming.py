@@ -98,7 +98,8 @@ class Resuming(Progress):
             inside = self._open_at(inside, level)
             opened.append(inside)
         turn = inside.turn
-        if back.levels and back.levels[-1]["iteration"] > turn.max:
+        passed = turn.recheck is not None
+        if back.levels and back.levels[-1]["iteration"] - passed > turn.max:
             self._close(turn, "max_iterations")
         self._go_on(opened, back.anew)
 
@@ -143,8 +144,10 @@ class Resuming(Progress):
         assert isinstance(node, Loop)
         turn = Turn(f"{block.address_of(node.id)}~{block.runs[node.id] + 1}", node, block)
         outermost = block.turn is self.root and self.allowance is not None
-        turn.max = self.allowance or 0 if outermost else level["max"]
-        turn.left, turn.iteration = level["left"], min(level["iteration"], turn.max)
+        turn.recheck = level.get("recheck")
+        more = turn.recheck is not None
+        turn.max = self.allowance or 0 if outermost else level["max"] - more
+        turn.left, turn.iteration = level["left"], min(level["iteration"], turn.max + more)
         self.turns[turn.address] = turn
         block.begin(node.id, turn)
         self._tell("loop.opened", turn.address)

@@ -74,6 +74,13 @@ class Turn:
     #: What its last iteration came to, and how many in a row came to that.
     signature: str | None = None
     same: int = 0
+    #: The iteration that is a recheck: it does not count, and `max` leaves it out.
+    recheck: int | None = None
+
+    @property
+    def counted(self) -> int:
+        """How many of its iterations count."""
+        return self.iteration - (self.recheck is not None and self.recheck <= self.iteration)
 
     @property
     def loop(self) -> bool:

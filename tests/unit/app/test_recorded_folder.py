@@ -34,7 +34,7 @@ class Turns:
 
 
 def level(node: str, run: str, iteration: int, **kept: str) -> Level:
-    return Level(node, run, iteration, 9, 9, kept, (), {})
+    return Level(node, run, iteration, 9, 9, None, kept, (), {})
 
 
 class One(NamedTuple):

@@ -1,5 +1,5 @@
 -- Attempts: granting a step to a worker under a fence, a lease and a deadline.
---- @requires addresses, events, inbox, programs, records
+--- @requires addresses, events, inbox, programs, records, turn_records
 local attempts = {}
 
 attempts.GRACE_MS = 10000   -- past its deadline, for the worker to kill and settle
@@ -27,7 +27,7 @@ function attempts.terms(tx, address, step)
     lease = step.lease, deadline = step.deadline, lost = step.lost or 0, failed = step.failed or 0,
     failure = step.failure, ending = step.ending, thread = talk and redis.call('HGET', tx.keys.threads, talk) or nil,
     origins = origins_of(tx, address), messages = inbox.given(tx, address),
-    compare = r.folder and tx.session.compare ~= '' or nil,
+    recheck = turn_records.recheck_around(tx, address), compare = r.folder and tx.session.compare ~= '' or nil,
     definitions = tx.session.definitions ~= '' and tx.session.definitions or nil}
 end
 

@@ -1,6 +1,6 @@
 -- The inbox: messages to the session's turns. A turn gets those that are unread when its step is claimed, and
 -- acknowledges them when its outcome is recorded; an attempt that is lost leaves them to the next one.
---- @requires events, indexes/changes, programs, records, texts
+--- @requires events, indexes/changes, programs, records, texts, turn_records
 local inbox = {}
 
 inbox.BYTES_MAX = 16384          -- of a text, and of the data of a message
@@ -105,7 +105,7 @@ end
 local READERS = {agent = true, draft = true}   -- the actions whose prompt begins with messages
 
 local function reads_messages(tx, address)
-  return has_unread(tx) and READERS[programs.route_of(tx, address).action]
+  return has_unread(tx) and READERS[programs.route_of(tx, address).action] and not turn_records.is_recheck(tx, address)
 end
 
 -- Gives the unread messages to an attempt that is being granted; what comes later waits for the next turn.

@@ -32,7 +32,7 @@ function ledger.append(tx, id, iteration, verdict, reason)
     turn.entry = {at = length - 1, length = #text}
   end
   records.save(tx, 'turns', id)
-  records.count(tx, 'iterations')
+  if turn.recheck ~= iteration then records.count(tx, 'iterations') end
 end
 
 return ledger

@@ -65,6 +65,9 @@ local function release_after(tx, address, step, r, word, verdict, reason)
     return turns.fail_block(tx, block, cause)
   end
   warn_of_failure(tx, address, r, word, reason)
+  if tx.args.recheck and word == 'succeeded' and verdict == 'retry' then
+    turn_records.request_recheck(tx, addresses.turn_of(block))
+  end
   if r.ends == 'iteration' and verdict == 'accept' then   -- no other step of the block runs
     return turns.finish_iteration(tx, addresses.turn_of(block), addresses.iteration_of(block),
       {code = 'condition', at = address, text = 'the rest of the iteration was passed over'})

@@ -87,9 +87,10 @@ end
 -- Opens the next run of a loop at the iteration of an older run.
 local function open_at(tx, block, level)
   local id = addresses.turn_address(block, level.node, programs.run_of(tx, block, level.node))
-  local max = turn_records.raised_limit(tx, id) or level.max
+  local raised = turn_records.raised_limit(tx, id)
+  local max = raised and raised + (level.recheck and 1 or 0) or level.max
   local iteration = math.min(level.iteration, max)
-  turn_records.open(tx, id, {iteration = iteration, max = max, left = level.left,
+  turn_records.open(tx, id, {iteration = iteration, max = max, left = level.left, recheck = level.recheck,
     origin = {run = level.run, opened = level.iteration, kept = level.kept}})
   local label = programs.route_of(tx, id).label
   events.emit(tx, 'loop.opened', id, {iteration = iteration, max = max, label = label, from = level.run})

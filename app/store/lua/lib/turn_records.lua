@@ -36,9 +36,35 @@ function turn_records.raised_limit(tx, id)
   return is_meant and tx.args.max_iterations or nil
 end
 
--- Whether a loop repeats the same result: its judge signs each iteration with a digest of the work.
+-- Makes the next iteration of a loop a recheck, once: the checks run again on the same work, and it does not count.
+function turn_records.request_recheck(tx, id)
+  local turn = records.load(tx, 'turns', id)
+  if turn.recheck then return end
+  turn.recheck, turn.max = turn.iteration + 1, turn.max + 1
+  records.save(tx, 'turns', id)
+  shares.expect(tx, addresses.block_of(id), programs.route_of(tx, id).body or 0)
+end
+
+-- The iteration of the loop around a step that is a recheck; nil if there is none.
+function turn_records.recheck_around(tx, address)
+  local turn = records.load(tx, 'turns', addresses.turn_of(addresses.block_of(address)))
+  return turn and turn.recheck
+end
+
+-- Whether a step is in an iteration whose doer is not started.
+function turn_records.is_recheck(tx, address)
+  return turn_records.recheck_around(tx, address) == addresses.iteration_of(addresses.block_of(address))
+end
+
+-- The limit of the iterations that count.
+function turn_records.allowance(turn)
+  return turn.max - (turn.recheck and 1 or 0)
+end
+
+-- Whether a loop repeats the same result: its judge signs each iteration with a digest of the work. One with a stale
+-- verdict does not count.
 function turn_records.stagnates(tx, id, turn)
-  if tx.args.ledger ~= id then return false end
+  if tx.args.ledger ~= id or tx.args.recheck then return false end
   turn.same = tx.args.signature and (turn.signature == tx.args.signature and turn.same + 1 or 1)
   turn.signature = tx.args.signature
   local most = programs.route_of(tx, id).no_progress
@@ -54,7 +80,8 @@ end
 -- Why a loop that reached its iteration limit has ended: without accept by a judge, or without a break.
 function turn_records.limit_reason(tx, id, turn)
   local r = programs.route_of(tx, id)
-  local within = 'within ' .. turn.max .. (turn.max == 1 and ' iteration' or ' iterations')
+  local max = turn_records.allowance(turn)
+  local within = 'within ' .. max .. (max == 1 and ' iteration' or ' iterations')
   local text = r.breaks and r.label .. ': no break came ' .. within or 'not accepted ' .. within
   return {code = 'max_iterations', text = text, at = id}
 end

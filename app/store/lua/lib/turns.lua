@@ -55,14 +55,17 @@ end
 function turns.finish_iteration(tx, id, iteration, reason)
   local turn = records.load(tx, 'turns', id)
   local still = turn_records.stagnates(tx, id, turn)
-  if iteration < turn.max and budgets.is_spent(tx, 1) then return turns.end_spent(tx) end
+  local more = turn.recheck ~= iteration and 1 or 0
+  if turn.recheck == iteration + 1 then more = nil end   -- what follows needs no budget of iterations
+  if iteration < turn.max and budgets.is_spent(tx, more) then return turns.end_spent(tx) end
   ledger.append(tx, id, iteration, 'retry', reason)
   if iteration >= turn.max then return turns.close(tx, id, 'max_iterations') end
   if still then return turns.close(tx, id, 'terminate', turn_records.standstill_reason(tx, id, turn)) end
   shares.end_iteration(tx, id, turn)
   turn.iteration = iteration + 1
   records.save(tx, 'turns', id)
-  events.emit(tx, 'loop.iteration', id, {iteration = turn.iteration, max = turn.max})
+  events.emit(tx, 'loop.iteration', id,
+    {iteration = turn.iteration, max = turn.max, recheck = turn.recheck == turn.iteration or nil})
   turns.open_block(tx, id .. '[' .. turn.iteration .. ']')
 end
 
@@ -153,7 +156,7 @@ local function follow_loop(tx, id, turn)
   if r.on_fail == 'retry' and turn.left > 0 then
     local run = programs.start_run(tx, block, name)
     records.count(tx, 'phase_retries')
-    return open_loop(tx, block, name, r, run, turn.left - 1, turn.max)
+    return open_loop(tx, block, name, r, run, turn.left - 1, turn_records.allowance(turn))
   end
   if r.on_fail == 'continue' then
     local how = ' ended with ' .. turn.verdict .. ' and was passed over'

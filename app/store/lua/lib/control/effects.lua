@@ -1,6 +1,6 @@
 -- What each control does to the session.
 --- @requires addresses, budgets, events, indexes/changes, locks/locks, migrate, outcomes, plans/progress, programs
---- @requires records, resume, sessions, steps/last, steps/shares, tree/children, turns, work_diffs
+--- @requires records, resume, sessions, steps/last, steps/shares, tree/children, turn_records, turns, work_diffs
 local effects = {}
 
 -- Changes the status, and emits that.
@@ -38,8 +38,9 @@ local function raise_limits(tx)
   for _, id in ipairs(redis.call('ZRANGE', tx.keys.open, 0, -1)) do
     local turn = records.load(tx, 'turns', id)
     if id ~= '' and addresses.block_of(id) == '' and not turn.each and turn.state == 'open' then
-      shares.expect(tx, '', (tx.args.max_iterations - turn.max) * (programs.route_of(tx, id).body or 0))
-      turn.max = tx.args.max_iterations
+      local more = tx.args.max_iterations - turn_records.allowance(turn)
+      shares.expect(tx, '', more * (programs.route_of(tx, id).body or 0))
+      turn.max = turn.max + more
       records.save(tx, 'turns', id)
     end
   end
