@@ -17,6 +17,9 @@ from tasks.bootstrap import make_engine
 from tests.redis_users import of_worker
 from tests.waiting import wait_until
 
+#: What the workers of a test write into the folder of its sessions, where it would change while
+#: checkers run.
+IGNORED = ".gitignore\n*.log\nspill/\n"
 RUNS = ("active", "waiting", "stopping", "exiting", "aborting")
 
 
@@ -27,6 +30,7 @@ class Fleet:
         self, folder: Path, redis_url: str, broker_url: str, *, lease_s: float, **env: str
     ) -> None:
         self.folder = folder
+        (folder / ".gitignore").write_text(IGNORED)
         self.env = {
             **os.environ,
             "LEADHAND_REDIS_URL": redis_url,

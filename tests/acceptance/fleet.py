@@ -55,8 +55,8 @@ class Fleet(Project):
             return 0
 
     def server(self, *arguments: str) -> subprocess.Popen[str]:
-        """Start a part of the fleet; its output goes to a file of its own."""
-        with (self.folder / f"{arguments[0]}.log").open("w") as log:
+        """Start a part of the fleet; its output goes to a file outside of the working folder."""
+        with (self.folder.parent / f"{arguments[0]}.log").open("w") as log:
             return self.start(["leadhand", *arguments], output=log, **self.server_env)
 
     def close(self) -> None:

@@ -93,7 +93,7 @@ def test_a_phase_that_is_passed_over_is_labelled_with_its_verdict(project: Proje
 
 
 def test_a_phase_is_run_again_as_often_as_it_says(project: Project):
-    third = "'echo x >> tries; test $(wc -l < tries) -eq 3'"
+    third = "'test $(wc -l < tries) -eq 3', doer='echo x >> tries'"
     code, result = run(
         project,
         f"wf.phase('one', task='one', checker={third}, max_iterations=1, on_fail='retry:2')",

@@ -12,14 +12,13 @@ from pathlib import Path
 from leadhand import Client
 from leadhand.loop import spawn_and_run, spawn_session
 
-#: Accepts when it is asked the third time.
-THIRD_TIME = "echo x >> tries; test $(wc -l < tries) -eq 3"
+#: Accepts the third try.
+THIRD_TIME = "test $(wc -l < tries) -eq 3"
+TRY = "echo x >> tries"
 
 
 def test_a_resume_raises_the_iterations_of_a_loop(client: Client, folder: Path) -> None:
-    result = spawn_and_run(
-        "Try", THIRD_TIME, doer="true", max_iterations=2, cwd=folder, client=client
-    )
+    result = spawn_and_run("Try", THIRD_TIME, doer=TRY, max_iterations=2, cwd=folder, client=client)
     assert (result.verdict, result.iterations) == ("max_iterations", 2)
 
     client.resume(result.session_id, max_iterations=1)
@@ -28,7 +27,7 @@ def test_a_resume_raises_the_iterations_of_a_loop(client: Client, folder: Path) 
 
 def test_a_budget_bounds_the_whole_session(client: Client, folder: Path) -> None:
     result = spawn_and_run(
-        "Try", THIRD_TIME, doer="true", budget={"iterations": 2}, cwd=folder, client=client
+        "Try", THIRD_TIME, doer=TRY, budget={"iterations": 2}, cwd=folder, client=client
     )
     session = client.session(result.session_id)
     assert (session.status, session.reason and session.reason.code) == ("failed", "budget")
