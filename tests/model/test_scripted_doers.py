@@ -223,6 +223,7 @@ def run(sessions: Sessions, repo: Path, random: Random) -> Case:
     session = sessions.submit(
         repo, doer={"command": doer.script}, checkers=checkers, max_iterations=limit,
         worktree=worktree, no_progress=0, protected=PROTECTED if is_protected else [],
+        baseline=others != ONCE,  # the first round is to be one after a doer
     )  # fmt: skip
     view = sessions.engine.queries.session(session)
     accepted = sessions.engine.queries.result(session).verdict == "accept"
