@@ -69,6 +69,7 @@ def run_baseline(task: BodyTask, find: Callable[[str | None], Found]) -> Outcome
         value=found.base.model_dump(mode="json"),
         counts=found.base.counts,
         warning=folder.warning,
+        digest=folder.left,
     )
     return outcome if found.result is None else add_process_facts(outcome, found.result)
 
@@ -92,6 +93,8 @@ class _Folder:
         #: The folder's digest before the first one; None if it is unknown.
         self.before: str | None = None
         self.warning: str | None = None
+        #: The digest of a user's folder, if it has changed: no doer has done that.
+        self.left: str | None = None
 
     @contextmanager
     def shared(self) -> Iterator[None]:
@@ -108,9 +111,7 @@ class _Folder:
             yield
             with _locked(entry):
                 if _take_alone(running):
-                    self.warning = _changes(
-                        self._tree, self.before, own=self._task.own_top is not None
-                    )
+                    self.warning = self._compare(self._tree)
                     self._marker.unlink(missing_ok=True)
         finally:
             close_here(running)
@@ -132,6 +133,23 @@ class _Folder:
             before, others = self._tree.snapshot(), ""
         self._marker.write_text(f"{before or ''} {others} {self._task.address}")
         return before
+
+    def _compare(self, tree: Worktree) -> str | None:
+        """Put back what has changed in an own folder, and name it; None if nothing."""
+        after = tree.snapshot()
+        if self.before is None or after is None or self.before == after:
+            return None
+        names = tree.changed_names(self.before, after)
+        end = "and were put back"
+        if self._task.own_top is None:
+            self.left, end = after, "and now count as the folder's"
+        else:
+            try:
+                tree.put_back(self.before)
+            except SnapshotLost as error:
+                end = f"and could not be put back: {error}"
+        which = f": {listed(names)}" if names else ""
+        return f"files changed while checks ran before the work, {end}{which}"
 
     def _read_marker(self) -> str:
         try:
@@ -170,7 +188,7 @@ def find_by_command(
     found = kept.get(checker)
     if found is not None:
         counts = f": {found.counts.text}" if found.counts is not None else ""
-        return Found(found, f"{counts}\n\nIt ran in this state already.", None)
+        return Found(found, f"{counts}, as it ran in this state already", None)
     ran = run_command(task, checker, timeout_s=timeout_s, cancel=cancel)
     base = baseline_of(ran)
     kept.put(checker, base)
@@ -243,23 +261,6 @@ def _fails_with_tests(ran: CommandRun) -> bool | None:
     if not (counts.passed or counts.failed):
         return None
     return bool(counts.failed) is (ran.result.exit_code != 0)
-
-
-def _changes(tree: Worktree, before: str | None, *, own: bool) -> str | None:
-    """Puts back what the command changed in an own folder, and names it; None if nothing."""
-    after = tree.snapshot()
-    if before is None or after is None or before == after:
-        return None
-    names = tree.changed_names(before, after)
-    end = "and now count as the folder's"
-    if own:
-        try:
-            tree.put_back(before)
-            end = "and were put back"
-        except SnapshotLost as error:
-            end = f"and could not be put back: {error}"
-    which = f": {listed(names)}" if names else ""
-    return f"files changed while checks ran before the work, {end}{which}"
 
 
 def compare(base: Baseline | None, outcome: Outcome, tests: TestRun | None) -> Outcome:

@@ -118,6 +118,27 @@ def test_green_before_the_work_and_counts_are_told_apart(sessions: Sessions, rep
     )
 
 
+def test_what_a_check_makes_before_the_work_is_not_the_doers(
+    sessions: Sessions, repo: Path
+) -> None:
+    phases = [
+        {"name": "one", "task": "t", "checkers": ["test -e a"]},
+        {"name": "two", "task": "t", "checkers": ["touch junk; test -e b"]},
+    ]
+    session = sessions.submit_document({
+        "kind": "workflow", "name": "w", "cwd": str(repo), "phases": phases,
+        "doer": {"command": "test -e a && touch b; touch a"},
+    })  # fmt: skip
+    found = sessions.engine.queries.result(session).evidence
+    assert found is not None
+    assert found.files is not None
+    assert found.files.files == ["a", "b"]
+    assert found.baseline == {"test": "red", "touch": "red"}
+    assert sessions.warnings(session) == [
+        "files changed while checks ran before the work, and now count as the folder's: junk"
+    ]
+
+
 def test_work_that_was_not_accepted_has_no_evidence(sessions: Sessions, repo: Path) -> None:
     session = sessions.submit(
         repo, doer={"command": "true"}, checkers=["false"], max_iterations=1
