@@ -91,6 +91,8 @@ class Worktree:
         self._slow = shelf / "slow"
         self._deadline = 0.0
         self._found: PrivateRepository | None = None
+        #: The large files that the last snapshot has left out.
+        self._large_files: list[str] | None = None
 
     def snapshot(self) -> str | None:
         """Compute the folder's digest, ``git:TREE`` or ``files:HASH``; None if too slow.
@@ -284,7 +286,8 @@ class Worktree:
 
     def _add_all(self, repository: PrivateRepository) -> None:
         """Bring the index up to date; a repository in the folder without a commit is left out."""
-        large = (f":(exclude,literal){name}" for name in self._large())
+        self._large_files = self._large()
+        large = (f":(exclude,literal){name}" for name in self._large_files)
         add = ("add", "-A", "--", ".", ":(exclude,glob)**/.leadhand/**", *large)
         self._add_tracked_by_products(repository)
         try:
@@ -345,7 +348,7 @@ class Worktree:
             patterns = f"--exclude-from={repository.by_products}"
             found = self._run_git("ls-files", *options, "--ignored", patterns).split(b"\0")
             ignored = self._ignored_by_users(found) if repository.is_in_repository else set()
-            large = self._large()
+            large = self._large() if self._large_files is None else self._large_files
         except (OSError, subprocess.SubprocessError):
             return []
         names = (os.fsdecode(one) for one in found if one and one not in ignored)
@@ -377,7 +380,12 @@ class Worktree:
             return
         since = int(index.stat().st_mtime)
         listed = self._run_git("ls-files", "--stage", "-v", "--debug", "-z")
-        entries = [_Entry.of(found) for found in _ENTRY.finditer(listed)]
+        # Of most entries it is enough to look at the tag, the mode and the seconds.
+        entries = [
+            _Entry.of(found)
+            for found in _ENTRY.finditer(listed)
+            if found[1] != b"H" or found[2] == _LINK or int(found[5] or 0) >= since
+        ]
         links = [one.name for one in entries if one.is_link]
         newer = [one for one in entries if one.seconds >= since and one.is_newer(self.folder)]
         believed = [one.name for one in entries if one.tag.islower()]
@@ -509,6 +517,10 @@ _ENTRY = re.compile(
 )
 
 
+#: The mode of another repository's commit.
+_LINK = b"160000"
+
+
 class _Entry(NamedTuple):
     """A file in an index."""
 
@@ -532,7 +544,7 @@ class _Entry(NamedTuple):
     @property
     def is_link(self) -> bool:
         """Whether it is another repository's commit."""
-        return self.mode == "160000"
+        return self.mode == _LINK.decode()
 
     def info(self, prefix: str) -> str:
         """Return the entry as `update-index --cacheinfo` takes it."""
