@@ -60,6 +60,7 @@ class Phase:
     conversation: Conversation = "fresh"
     baseline: bool = True
     protected: Sequence[str | Protected | Mapping[str, Any]] = ()
+    on_protected: Literal["terminate", "ask"] = "terminate"
     result: PhaseResult | None = None
 
     def document(self) -> PhaseDocument:
@@ -137,6 +138,7 @@ class Workflow:
         conversation: Conversation = "fresh",
         baseline: bool = True,
         protected: Sequence[str | Protected | Mapping[str, Any]] = (),
+        on_protected: Literal["terminate", "ask"] = "terminate",
     ) -> Phase:
         """Add a phase (a loop of a doer and its checkers) and return it; ValueError if invalid."""
         _not_both(name, checker=checker, checkers=checkers)
@@ -158,6 +160,7 @@ class Workflow:
             conversation=conversation,
             baseline=baseline,
             protected=protected,
+            on_protected=on_protected,
         )  # fmt: skip
         return self._append(phase)
 

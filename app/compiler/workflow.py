@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pydantic import JsonValue
 
 from app.compiler.checker_names import check_names
-from app.compiler.protecting import COMPARE_TIMEOUT_S, protection, recording_step
+from app.compiler.protecting import COMPARE_TIMEOUT_S, asking_steps, protection, recording_step
 from app.domain.ids import lock_name
 from app.domain.program import Action, Loop, Node, OnFail, Program, RetryPolicy, Step
 from app.domain.references import RESERVED, literal, outcome_reference
@@ -225,19 +225,22 @@ def _body(
     later: frozenset[str] = frozenset(),
 ) -> tuple[Step, ...]:
     do = _do(loop, doer=doer, model=model, phase=phase, prior=prior, id_=id_)
-    names = check_names(loop.checkers)
-    needs = _needs_of_checks(names, loop.checkers)
+    names, files = check_names(loop.checkers), _protected_files(loop)
+    asking = asking_steps(_protect_id(id_), files) if files and loop.on_protected == "ask" else ()
+    needs = _needs_of_checks(names, loop.checkers, after=asking[-1].id if asking else "do")
     checks = tuple(
         _check(loop, doer, name, checker, model=model, phase=phase, id_=id_, needs=needs[name])
         for name, checker in zip(names, loop.checkers, strict=True)
     )
     checks = tuple(_keeping(*each, later) for each in zip(checks, loop.checkers, strict=True))
-    return (do, *checks, _judge(loop, names, checks, has_folder=has_folder))
+    return (do, *asking, *checks, _judge(loop, names, checks, has_folder=has_folder))
 
 
-def _needs_of_checks(names: Sequence[str], checkers: Sequence[Checker]) -> dict[str, str]:
+def _needs_of_checks(
+    names: Sequence[str], checkers: Sequence[Checker], *, after: str
+) -> dict[str, str]:
     """What each check waits for: those that write run first, one by one, then all others."""
-    last, needs = "do", dict[str, str]()
+    last, needs = after, dict[str, str]()
     for name, checker in zip(names, checkers, strict=True):
         if checker.writes:
             needs[name], last = last, f"check.{name}"
@@ -280,8 +283,8 @@ def _do(
             },
             "prior": prior,
             **({"continues": True} if loop.conversation == "continue" else {}),
-            **protection(_protect_id(id_), _protected_files(loop)),
             **_left_out(loop),
+            **protection(_protect_id(id_), _protected_files(loop), asks=loop.on_protected == "ask"),
         },
     )
 

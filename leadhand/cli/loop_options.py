@@ -36,6 +36,11 @@ protect_option = click.option(
     help="Files that the doer must not change, such as 'tests/**' or conftest.py: otherwise the"
     " session ends, tampered; may be repeated.",
 )
+on_protected_option = click.option(
+    "--on-protected",
+    type=click.Choice(["terminate", "ask"]),
+    help="Whether such a change ends the session, or a person decides about it (terminate).",
+)
 _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option(
         "--doer-timeout",
@@ -66,6 +71,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     ),
     baseline_option,
     protect_option,
+    on_protected_option,
 )
 
 

@@ -66,6 +66,7 @@ FilePattern = Annotated[
 #: The name of a place, as in LEADHAND_PLACE.
 Place = Annotated[str, Field(pattern=patterns.NAME)]
 Priority = Literal["high", "normal", "low"]
+OnProtected = Literal["terminate", "ask"]
 Conversation = Literal["fresh", "continue"]
 Rule = Literal["all", "any"] | Annotated[int, Field(strict=True, ge=1, le=100)]
 
@@ -349,6 +350,8 @@ class _Loop(Document):
     #: Files that the doer must leave as they were before the loop; otherwise the loop, and the
     #: session, end as `tampered`.
     protected: Annotated[tuple[Protected, ...], Field(max_length=100)] = ()
+    #: Whether such a change ends the session, or a person decides about it.
+    on_protected: OnProtected = "terminate"
     #: Untracked files that are neither work nor a change by checkers; by default caches of Python,
     #: `node_modules`, `.venv` and `.env`. Untracked files above 50 MB are left out in any case.
     leave_out: LeaveOut | None = None

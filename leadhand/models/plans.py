@@ -23,6 +23,7 @@ from leadhand.models.documents import (
     Doer,
     LeaveOut,
     Name,
+    OnProtected,
     Place,
     Priority,
     Protected,
@@ -131,6 +132,7 @@ class PlanDocument(Document, WithEnvironment):
     quarantine: Annotated[tuple[Quarantined, ...], Field(max_length=200)] = ()
     protected: Annotated[tuple[Protected, ...], Field(max_length=100)] = ()
     leave_out: LeaveOut | None = None
+    on_protected: OnProtected = "terminate"
     label: Name | None = None
     priority: Priority = "normal"
     cwd: Annotated[str | None, Field(validate_default=True)] = None

@@ -21,7 +21,7 @@ from workers.checkers.verdicts import (
 )
 from workers.folders.protected import PROTECTED, ProtectedFolder
 from workers.processes.warm_pool import Call
-from workers.prompts.inputs import CheckInputs, ProtectInputs
+from workers.prompts.inputs import CheckInputs, LookInputs, ProtectInputs
 from workers.task.functions import call, call_in_warm_process, prepare_call, with_place
 from workers.task.task import BodyTask
 
@@ -29,7 +29,7 @@ from workers.task.task import BodyTask
 def check(task: BodyTask, cancel: threading.Event) -> Outcome:
     """Runs a checker and returns its verdict: terminate if it cannot start, retry on a timeout.
 
-    The step before a loop with protected files records these.
+    The step before a loop with protected files records these; others ask a person about changes.
     """
     try:
         return _check(task, cancel)
@@ -41,6 +41,10 @@ def _check(task: BodyTask, cancel: threading.Event) -> Outcome:
     if "protect" in task.inputs and task.protected is not None:
         files = ProtectedFolder(task.protected, task.spill.parent / PROTECTED, cancel)
         return files.record(ProtectInputs.model_validate(task.inputs).protect, task.address)
+    if "look" in task.inputs and task.protected is not None:
+        asked = LookInputs.model_validate(task.inputs)
+        files = ProtectedFolder(task.protected, task.spill.parent / PROTECTED, cancel)
+        return files.look(asked.protected, asked.look, task.address)
     given = CheckInputs.model_validate(task.inputs)
     timeout_s = min(given.checker.timeout_s, task.timeout_s)
     if given.is_baseline:

@@ -7,6 +7,7 @@ belong to the doer.
 from __future__ import annotations
 
 import base64
+import difflib
 import hashlib
 import json
 import os
@@ -39,6 +40,8 @@ COPY_BYTES = 50 * 1024 * 1024
 #: The most files that a reason names.
 _NAMED = 10
 _TEXT = 2_000
+#: The most characters of the differences that a question shows.
+_DIFF = 6_000
 #: Seconds to look at what a doer that was cancelled has changed.
 LOOK_S = 10.0
 #: Folders of programs that read their own files there: their content is no work, unless a pattern
@@ -63,6 +66,19 @@ class Protection(BaseModel):
 
     patterns: tuple[Protected, ...]
     before: JsonValue = None
+    #: Whether a person decides about changes, in the steps after the doer.
+    asks: bool = False
+
+
+class Answered(BaseModel):
+    """What a person answered about changed protected files, and the files that were shown."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    answer: str | None = None
+    #: The digests by name, packed; None before there is a question.
+    shown: str | None = None
+    is_last: bool = False
 
 
 class Recorded(BaseModel):
@@ -178,7 +194,64 @@ class ProtectedFolder(NamedTuple):
             return failed_outcome(ReasonCode.CANCELLED, "the doer was cancelled")
         changes = compare(before, after, given.patterns)
         self._write_left(changes, after)
-        return _tampered(outcome, address, _text(changes)) if changes else outcome
+        if not changes or given.asks:
+            return outcome
+        return _tampered(outcome, address, _text(changes))
+
+    def look(self, given: Protection, answered: Answered, address: str) -> Outcome:
+        """Run a step after a doer: ask a person about changed files, or do what that answered."""
+        recorded = _recorded(given)
+        if recorded is None:
+            why = "the protected files were not recorded before the loop"
+            return failed_outcome(ReasonCode.FAILED_STEP, why)
+        taken = _taken(self.records.read(recorded.at).packed)
+        before = _overlay(_unpack(recorded.digests), taken)
+        try:
+            after = find(self.folder, given.patterns, self.cancel)
+        except (TooManyFiles, OSError) as error:
+            why = f"the protected files cannot be compared: {error}"
+            return _tampered(Outcome(word="succeeded"), address, why)
+        if self.cancel.is_set():
+            return failed_outcome(ReasonCode.CANCELLED, "the step was cancelled")
+        changes = compare(before, after, given.patterns)
+        now = {name: after.get(name) for name in changes}
+        if not changes:
+            nothing: JsonValue = {"question": None, "files": None}
+            return Outcome(word="succeeded", text="no protected file has changed", value=nothing)
+        if answered.shown is not None and answered.answer != "yes":
+            why = f"{_text(changes)}; the change was refused"
+            return _tampered(Outcome(word="succeeded"), address, why)
+        if answered.shown is not None and _taken(answered.shown) == now:
+            return self._accept(recorded.at, taken, now)
+        if answered.is_last:
+            why = "protected files changed again while a person was asked about them"
+            return failed_outcome(ReasonCode.CONTESTED, f"{why}: {list_first([*now], _NAMED)}")
+        value: JsonValue = {"question": self._question(before, changes), "files": _pack(now)}
+        return Outcome(word="succeeded", text=_text(changes), value=value)
+
+    def _accept(
+        self, at: str, taken: Mapping[str, str | None], now: Mapping[str, str | None]
+    ) -> Outcome:
+        self._keep_copies({name: digest for name, digest in now.items() if digest is not None})
+        self.records.take(at, _pack({**taken, **now}))
+        self._write_left({}, {})
+        text = f"protected files were taken as a person allowed: {list_first([*now], _NAMED)}"
+        nothing: JsonValue = {"question": None, "files": None}
+        return Outcome(word="succeeded", text=text, value=nothing, warning=cut(text, _TEXT))
+
+    def _question(self, before: Digests, changes: Mapping[str, Change]) -> str:
+        diffs = [self._diff(name, before.get(name)) for name in [*changes][:_NAMED]]
+        shown = cut("\n".join(filter(None, diffs)), _DIFF)
+        ask = "Take this change? `yes`: the files count as they are now. `no`: the session ends."
+        return f"{_text(changes)}.\n\n{shown}\n\n{ask}"
+
+    def _diff(self, name: str, digest: str | None) -> str:
+        """The difference of a text file; '' for other files, large ones and links."""
+        copy, path = self.shelf / (digest or ""), self.folder / name
+        old = _lines(copy) if digest is not None and digest[0] in "fx" else []
+        new = _lines(path) if path.is_file() and not path.is_symlink() else []
+        found = difflib.unified_diff(old, new, f"a/{name}", f"b/{name}", lineterm="")
+        return "\n".join(found)
 
     def _note_what_is_left(self, given: Protection, before: Digests) -> None:
         """Note what a doer that was cancelled has changed, so that it is not taken for a person's.
@@ -349,6 +422,15 @@ def find(folder: Path, patterns: Sequence[Protected], cancel: threading.Event) -
         if len(found) > FILES:
             raise TooManyFiles(f"the patterns have more than {FILES} files; protect fewer files")
     return found
+
+
+def _lines(file: Path) -> list[str]:
+    try:
+        if file.stat().st_size > _DIFF * 10:
+            return []
+        return file.read_text(errors="replace").splitlines()
+    except OSError:
+        return []
 
 
 class _Patterns:

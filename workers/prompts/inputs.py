@@ -13,6 +13,7 @@ from pydantic import BeforeValidator, model_validator
 
 from app.domain.outcomes import Baseline
 from leadhand.models.documents import Checker, Doer, Protected, Quarantined
+from workers.folders.protected import Answered, Protection
 from workers.task.inputs import NOT_JUDGED, Inputs, Text, as_text
 
 
@@ -108,6 +109,13 @@ class ProtectInputs(Inputs):
     """The inputs of the step before a loop that records its protected files."""
 
     protect: tuple[Protected, ...]
+
+
+class LookInputs(Inputs):
+    """The inputs of a step after a doer that asks a person about changed protected files."""
+
+    protected: Protection
+    look: Answered
 
 
 class CheckInputs(Inputs):

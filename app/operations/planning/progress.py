@@ -249,6 +249,7 @@ class PlanProgress:
             quarantine=document.quarantine,
             protected=document.protected,
             leave_out=document.leave_out,
+            on_protected=document.on_protected,
             budget=task.budget,
             label=f"{task.id}: {task.title}"[:120],
             cwd=facts.cwd,

@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from leadhand.cli.budget_options import pop_budget
-from leadhand.cli.loop_options import baseline_option, checker_of, protect_option
+from leadhand.cli.loop_options import (
+    baseline_option,
+    checker_of,
+    on_protected_option,
+    protect_option,
+)
 from leadhand.cli.session_settings import SessionSettings
 
 if TYPE_CHECKING:
@@ -88,6 +93,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     ),
     baseline_option,
     protect_option,
+    on_protected_option,
     click.option("--cwd", metavar="DIR", help="The folder to work in (the current one)."),
     click.option("--label", metavar="TEXT", help="The session's label."),
     click.option(

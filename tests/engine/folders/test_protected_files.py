@@ -400,3 +400,60 @@ def test_subflow_has_the_protected_files_of_its_flow(sessions: Sessions, repo: P
     (child,) = sessions.engine.store.children(SessionRef(session, session))
     assert "(changed)" in tampered(sessions, child)
     assert "(changed)" in tampered(sessions, session)
+
+
+def ask(sessions: Sessions, repo: Path, doer: str, **more: object) -> str:
+    return submit(sessions, repo, doer, on_protected="ask", **more)
+
+
+def question(sessions: Sessions, session: str) -> str:
+    view = sessions.engine.queries.session(session)
+    assert view.status == "waiting", view.reason
+    (asked,) = sessions.engine.questions.of_tree(session, limit=9).items
+    return str(asked.question)
+
+
+def answer(sessions: Sessions, session: str, text: str) -> None:
+    sessions.engine.answers.give(session, text)
+    sessions.carry_out(session)
+
+
+def test_person_takes_a_change_for_the_rest_of_the_session(sessions: Sessions, repo: Path) -> None:
+    doer = "echo x > tests/test_a.py; test -e turn && touch done; touch turn"
+    checks = ["test -e done && grep -q x tests/test_a.py"]
+    session = ask(sessions, repo, doer, checkers=checks, worktree=True)
+    asked = question(sessions, session)
+    assert asked.startswith("1 protected file was changed since the loop began: tests/test_a.py")
+    assert "\n-# tests/test_a.py\n+x\n" in asked
+    answer(sessions, session, "yes")
+    assert sessions.status(session) == "completed", sessions.reason(session)
+    assert any("as a person allowed: tests/test_a.py" in w for w in sessions.warnings(session))
+    (first, second) = sessions.engine.queries.ledger(session).items
+    assert (first.verdict, second.verdict) == ("retry", "accept"), "it is asked once"
+
+
+def test_refused_change_ends_the_session_before_any_check(sessions: Sessions, repo: Path) -> None:
+    session = ask(sessions, repo, only_once("rm conftest.py"), checkers=["touch checked"])
+    answer(sessions, session, "no")
+    assert tampered(sessions, session).endswith("conftest.py (deleted); the change was refused")
+    assert not (repo / "checked").exists()
+    resume(sessions, session)
+    assert sessions.status(session) == "completed", sessions.reason(session)
+    assert (repo / "conftest.py").exists()
+
+
+def test_answer_counts_for_the_files_that_were_shown(sessions: Sessions, repo: Path) -> None:
+    session = ask(sessions, repo, "echo x >> tests/test_a.py")
+    (repo / "tests/test_a.py").write_text("import os; os._exit(0)\n")
+    answer(sessions, session, "yes")
+    assert "+import os; os._exit(0)" in question(sessions, session)
+    (repo / "tests/test_a.py").write_text("again\n")
+    answer(sessions, session, "yes")
+    view = sessions.engine.queries.session(session)
+    assert view.reason is not None
+    assert (view.status, view.reason.root.code) == ("failed", "contested")
+
+
+def test_no_person_is_asked_about_an_honest_doer(sessions: Sessions, repo: Path) -> None:
+    session = ask(sessions, repo, "touch work")
+    assert sessions.status(session) == "completed", sessions.reason(session)
