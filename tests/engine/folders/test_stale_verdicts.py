@@ -8,9 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from app.domain.ids import SessionRef
+from app.domain.outcomes import Outcome
+from app.domain.records import Grant
+from app.operations.attempts import Attempts
 from leadhand.models.views import ChangedFiles
-from tests.engine.folders.test_fork_worktree import Sessions
+from tests.engine.folders.test_fork_worktree import DOCUMENT, Sessions
 from tests.unit.workers.folders.repositories import git, make_repository
+from workers.attempt.settle import Settler
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
@@ -117,3 +122,40 @@ def test_verdict_is_never_stale_in_a_worktree_of_the_sessions_own(
     assert sessions.status(session) == "completed", sessions.reason(session)
     (entry,) = sessions.engine.queries.ledger(session).items
     assert (entry.verdict, entry.stale) == ("accept", None)
+
+
+def test_protected_files_are_compared_again_in_a_recheck(sessions: Sessions, repo: Path) -> None:
+    """What changed them may be a process that the doer has left behind."""
+    session = submit(sessions, repo, SAVES_ONCE, protected=["one.txt"])
+    view = sessions.engine.queries.session(session)
+    assert view.reason is not None
+    assert (view.status, view.reason.root.code) == ("failed", "tampered")
+    assert starts(repo) == 1
+
+
+def test_recheck_whose_worker_died_is_carried_out_by_the_next(
+    sessions: Sessions, repo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passed_on, calls = Attempts.passed_on, list[str]()
+
+    def die_once(attempts: Attempts, ref: SessionRef, grant: Grant) -> Outcome:
+        calls.append(grant.address)
+        if len(calls) == 1:
+            raise RuntimeError("killed")
+        return passed_on(attempts, ref, grant)
+
+    monkeypatch.setattr(Attempts, "passed_on", die_once)
+    monkeypatch.setattr(Settler, "run_guarded", lambda _, __, carry_out: carry_out())
+    given = {
+        "kind": "loop", "task": "t", "cwd": str(repo), "doer": DOER, "checkers": [SAVES_ONCE],
+        "max_iterations": 1, "baseline": False,
+    }  # fmt: skip
+    document = DOCUMENT.validate_python(given)
+    session = sessions.engine.submit.document(document, free=True).session
+    with pytest.raises(RuntimeError, match="killed"):
+        sessions.carry_out(session)
+    sessions.world.later(120_000)
+    sessions.carry_out(session)
+    assert sessions.status(session) == "completed", sessions.reason(session)
+    assert [one.recheck for one in sessions.engine.queries.ledger(session).items] == [False, True]
+    assert (calls, starts(repo)) == (["loop~1[2]/do"] * 2, 1)
