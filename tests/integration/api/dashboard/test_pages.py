@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from app.domain.outcomes import Outcome
 from app.security.api_tokens import Scope
 from tests.flows import flow
 from tests.integration.api.dashboard.conftest import HTMX, SAME, sign_in
@@ -53,6 +54,21 @@ def test_hostile_text_is_shown_as_text(browser, engine, tab):
         assert "\u202e" not in text
     if tab == "overview":
         assert "&lt;script&gt;" in texts[1]
+
+
+def test_stale_verdict_and_its_recheck_are_marked_among_the_iterations(browser, engine):
+    session = engine.submit.document(loop(checkers=["true"])).session
+    settle(engine, session, claim(engine, session))
+    work = engine.attempts.work(ref_of(engine, session), claim(engine, session))
+    done = Outcome(word="succeeded", verdict="accept")
+    (judge,) = engine.attempts.settle(work, done, take=["n"], worker="w1/1").grants
+    work = engine.attempts.work(ref_of(engine, session), judge)
+    stale = done.model_copy(update={"verdict": "retry", "stale": "accept", "recheck": True})
+    engine.attempts.settle(work, stale, take=[], worker="w1/1")
+    run_iteration(engine, session)
+    page = browser.get(f"/ui/sessions/{session}?tab=overview").text
+    assert page.count("<small>recheck</small>") == 1
+    assert page.count("accept is stale") == 1
 
 
 def test_card_of_the_evidence_says_on_what_the_acceptance_is_based(browser, engine):
