@@ -27,6 +27,8 @@ WORK_SCOPES, WORK = ("work", "artifacts"), "@work"
 #: Scopes of a doer or checker: read its own session, call exit, start child sessions, share locks
 #: and values with its tree, report, and read its inbox.
 BODY_SCOPES = ("read", "exit", "spawn", "share", *SESSION_SCOPES)
+#: Scopes of a check that looks at the work before the first doer: it decides nothing.
+LOOKING_SCOPES = ("read",)
 
 
 class Caller(NamedTuple):

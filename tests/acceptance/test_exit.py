@@ -40,7 +40,8 @@ def test_exit_from_a_checker_ends_the_workflow_and_the_caller_sees_where_and_why
 
 def test_exit_from_a_doer_runs_no_checker(project: Project):
     doer = "leadhand exit 'no such module'; sleep 0.2; echo cleaned up"
-    ended = project.leadhand("spawn", "t", "--doer", doer, "--checker", "touch checked", "--json")
+    ended = project.leadhand("spawn", "t", "--doer", doer, "--checker", "touch checked", "--json",
+                             "--no-baseline")  # fmt: skip
     assert ended.code == 2, ended.err
     result = ended.json()
     assert (result["verdict"], result["exit_reason"]) == ("exit", "no such module")
@@ -70,7 +71,7 @@ def test_the_token_of_an_ended_body_opens_nothing_any_more(project: Project):
 def test_the_token_of_an_earlier_attempt_cannot_end_a_session_that_goes_on(project: Project):
     doer = "echo $LEADHAND_TOKEN >> token"
     checker = "touch checking; until test -e go; do sleep 0.05; done"
-    session = project.detached("--doer", doer, "--checker", checker)
+    session = project.detached("--doer", doer, "--checker", checker, "--no-baseline")
     wait_until(lambda: (project.folder / "checking").exists(), timeout=15)
     with project.api() as client:
         bearer = {"Authorization": f"Bearer {project.lines('token')[0]}"}

@@ -96,7 +96,8 @@ def test_a_phase_is_run_again_as_often_as_it_says(project: Project):
     third = "'test $(wc -l < tries) -eq 3', doer='echo x >> tries'"
     code, result = run(
         project,
-        f"wf.phase('one', task='one', checker={third}, max_iterations=1, on_fail='retry:2')",
+        f"wf.phase('one', task='one', checker={third}, max_iterations=1, on_fail='retry:2',"
+        " baseline=False)",
         "wf.phase('two', task='two', checker='false', max_iterations=1, on_fail='retry:1')",
     )
     assert code == 3

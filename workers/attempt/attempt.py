@@ -18,9 +18,9 @@ from app.domain.addresses import iteration_of
 from app.domain.environment.definitions import Definitions
 from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome
-from app.domain.program import Action
+from app.domain.program import Action, is_before_work
 from app.domain.reasons import ReasonCode
-from app.domain.records import Grant, Hint, Reply
+from app.domain.records import Hint, Reply
 from app.engine import Engine
 from app.errors import ReferenceUnresolved, SessionUnknown, SpecForeign, StoreAway
 from app.logs import about
@@ -411,7 +411,7 @@ class Attempts:
             spill=attempt_folder(settings.spill, work.ref.id, grant.address, fence=grant.fence),
             timeout_s=work.step.timeout_s,
             url=settings.api_url,
-            mint=lambda: step_tokens.mint(_caller(work.ref, grant), secret=settings.secret),
+            mint=lambda: step_tokens.mint(_caller(work), secret=settings.secret),
             worker_environment=self._inherited,
             session_environment=work.environment,
             is_free=work.is_free,
@@ -429,7 +429,7 @@ class Attempts:
             ending=grant.ending,
             after_stop=grant.compare,
             messages=grant.messages,
-            mint_for_session=lambda: self._mint_for_session(_caller(work.ref, grant)),
+            mint_for_session=lambda: self._mint_for_session(_caller(work)),
             on_spent=lease.spent,
             until=lambda: lease.until(work.step.timeout_s),
             origin=origin_of(work) if work.workspace else None,
@@ -477,8 +477,10 @@ def _nonces() -> Iterator[str]:
     return (f"{mine}-{number}" for number in count(1))
 
 
-def _caller(ref: SessionRef, grant: Grant) -> step_tokens.Caller:
-    return step_tokens.Caller(ref.id, grant.address, grant.fence, step_tokens.BODY_SCOPES)
+def _caller(work: Work) -> step_tokens.Caller:
+    looks = is_before_work(work.step)
+    scopes = step_tokens.LOOKING_SCOPES if looks else step_tokens.BODY_SCOPES
+    return step_tokens.Caller(work.ref.id, work.grant.address, work.grant.fence, scopes)
 
 
 def _log_start(work: Work) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from app.security import step_tokens
 from leadhand.cli.render.result_text import loop_summary
 from leadhand.models.views import Evidence
 from tests.engine.folders.test_fork_worktree import Sessions
@@ -137,6 +138,16 @@ def test_what_a_check_makes_before_the_work_is_not_the_doers(
     assert sessions.warnings(session) == [
         "files changed while checks ran before the work, and now count as the folder's: junk"
     ]
+
+
+def test_check_before_the_work_may_read_and_not_exit(
+    sessions: Sessions, repo: Path, tmp_path: Path
+) -> None:
+    checker = f"echo $LEADHAND_TOKEN >> {tmp_path}/tokens; test -e a"
+    sessions.submit(repo, doer={"command": "touch a"}, checkers=[checker])
+    tokens = (tmp_path / "tokens").read_text().split()
+    callers = [step_tokens.verify(token, secret="s") for token in tokens]
+    assert [caller.scopes for caller in callers] == [("read",), step_tokens.BODY_SCOPES]
 
 
 def test_work_that_was_not_accepted_has_no_evidence(sessions: Sessions, repo: Path) -> None:
