@@ -22,10 +22,12 @@ _CONFIGURES = (
     "pyproject.toml", "noxfile.py", ".coveragerc", "mypy.ini", ".mypy.ini", "ruff.toml",
     ".ruff.toml", ".flake8", "package.json", "tsconfig*.json", "jest.config.*", "vitest.config.*",
     "playwright.config.*", "karma.conf.*", ".mocharc*", ".eslintrc*", "eslint.config.*",
-    "Makefile", "makefile", "GNUmakefile", "justfile", "Justfile", "Taskfile.y*ml", "Cargo.toml",
+    ".npmrc", ".yarnrc*", "pnpm-workspace.yaml", "go.work", "build.rs", "rust-toolchain*",
+    "Makefile", "makefile", "GNUmakefile", "*.mk", "justfile", "Justfile", "Taskfile.y*ml",
+    "Cargo.toml",
     "go.mod", "Rakefile", ".rspec", "phpunit.xml*", "pom.xml", "build.gradle*", "CMakeLists.txt",
-    ".gitlab-ci.yml", "azure-pipelines.yml", "Jenkinsfile", ".travis.yml", ".gitattributes",
-    ".gitignore",
+    ".gitlab-ci.yml", "bitbucket-pipelines.yml", "azure-pipelines.yml", "Jenkinsfile", ".travis.yml",
+    ".gitattributes", ".gitignore",
 )  # fmt: skip
 #: Folders of which each file does.
 _CI_FOLDERS = ((".github", "workflows"), (".circleci",), (".ci",), (".cargo",))

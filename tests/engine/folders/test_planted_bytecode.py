@@ -1,0 +1,84 @@
+"""Bytecode that a doer plants for a module makes no check green, and is no tampering by itself."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.engine.folders.test_fork_worktree import Sessions
+from tests.unit.workers.folders.repositories import git
+
+pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+
+#: Writes bytecode of other source, for a file of this size and time, to where Python looks for it.
+PLANT = """\
+import importlib.util, os, sys
+from importlib._bootstrap_external import _code_to_timestamp_pyc
+file, source = sys.argv[1:]
+status = os.stat(file)
+code = compile(source, file, "exec")
+path = importlib.util.cache_from_source(file)
+os.makedirs(os.path.dirname(path), exist_ok=True)
+with open(path, "wb") as pyc:
+    pyc.write(_code_to_timestamp_pyc(code, int(status.st_mtime), status.st_size))
+"""
+SOUND = "from calc import add; assert add(2, 3) == 5"
+
+
+@pytest.fixture
+def sessions(store_url: str, tmp_path: Path) -> Iterator[Sessions]:
+    (tmp_path / "plant.py").write_text(PLANT)
+    sessions = Sessions(store_url, tmp_path)
+    yield sessions
+    sessions.attempts.close()
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    repo = tmp_path / "repo"
+    repo.mkdir()
+    (repo / "calc.py").write_text("def add(a, b):\n    return a - b\n")
+    (repo / "test_calc.py").write_text(f"{SOUND}\n")
+    git(repo, "init", "-q", "-b", "main")
+    git(repo, "add", "-A")
+    git(repo, "commit", "-qm", "first")
+    return repo
+
+
+#: What a doer plants: other code under the module, and a test without its assertion.
+PLANTED = {
+    "calc.py": "def add(a, b): return a + b",
+    "test_calc.py": "",
+}
+CHECK = f"{sys.executable} -c 'import test_calc'"
+
+
+def run(sessions: Sessions, repo: Path, planted: str, check: str, *protected: str) -> str:
+    plant = f'"{sys.executable}" ../plant.py {planted} "{PLANTED[planted]}"'
+    return sessions.submit(
+        repo, doer={"command": f"unset PYTHONPYCACHEPREFIX; {plant}"}, checkers=[check],
+        protected=protected, max_iterations=1, baseline=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("planted", PLANTED)
+def test_planted_bytecode_accepts_nothing(sessions: Sessions, repo: Path, planted: str) -> None:
+    trusting = run(sessions, repo, planted, f"unset PYTHONPYCACHEPREFIX; {CHECK}")
+    assert sessions.status(trusting) == "completed", "the trick works on a check without a prefix"
+    session = run(sessions, repo, planted, CHECK, "test_calc.py", "calc.py")
+    assert "max_iterations" in sessions.reason(session)
+
+
+def test_bytecode_in_place_of_a_protected_source_is_tampering(
+    sessions: Sessions, repo: Path
+) -> None:
+    doer = "cp ../plant.py x.pyc; rm test_calc.py; mv x.pyc test_calc.pyc"
+    session = sessions.submit(
+        repo, doer={"command": doer}, checkers=["true"], protected=["test_*"], baseline=False
+    )
+    why = sessions.reason(session)
+    assert "test_calc.py (deleted), test_calc.pyc (created)" in why
