@@ -19,7 +19,8 @@ User = Literal["api", "worker", "broker"]
 _SCRIPT = Path(__file__).parent.parent / "deploy" / "redis" / "users.sh"
 _USERS = ("api", "worker", "broker", "operator")
 #: Commands that only tests send, to prepare and to look, by the connections of a store.
-_OF_TESTS = ("+flushall", "+flushdb", "+keys", "+dbsize", "+select", "+config|resetstat")
+_OF_TESTS = ("+flushall", "+flushdb", "+keys", "+dbsize", "+select", "+config|resetstat",
+             "+dump", "+restore")  # fmt: skip
 
 
 def lines() -> list[str]:
@@ -56,6 +57,11 @@ def in_database(url: str, user: User) -> str:
 def of_worker(url: str) -> str:
     """The worker's URL where this is that of the API; otherwise the same one."""
     return as_user(url, "worker") if urlsplit(url).username == "api" else url
+
+
+def of_broker(url: str) -> str:
+    """The broker's URL where this is that of the API; otherwise the same one."""
+    return as_user(url, "broker") if urlsplit(url).username == "api" else url
 
 
 def _password(user: str) -> str:

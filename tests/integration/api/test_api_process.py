@@ -25,6 +25,7 @@ from leadhand.errors import (
 )
 from leadhand.local.ports import free_port
 from leadhand.local.redis_server import RedisServer
+from tests.redis_users import of_broker
 from tests.waiting import wait_until
 
 TOKEN = "t0ken"
@@ -41,6 +42,7 @@ def running(folder: Path, redis_url: str, **more: str) -> Iterator[str]:
     env = {
         **os.environ,
         "LEADHAND_REDIS_URL": redis_url,
+        "LEADHAND_BROKER_URL": of_broker(redis_url),
         "LEADHAND_API_TOKEN": TOKEN,
         "LEADHAND_SECRET": "s3cret",
         "LEADHAND_API_BIND": address,

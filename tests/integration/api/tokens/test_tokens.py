@@ -182,9 +182,9 @@ def test_tokens_need_no_more_of_redis_than_the_api_s_user_may_do(redis_client, s
     acl = Path(__file__).parents[4] / "deploy" / "redis" / "users.acl"
     [line] = [line for line in acl.read_text().splitlines() if line.startswith("user api on ")]
     rights = line.partition("#")[0].split()[3:]
-    redis_client.execute_command("ACL", "SETUSER", "api", "on", ">pw", *rights)
+    redis_client.execute_command("ACL", "SETUSER", "api-alone", "on", ">pw", *rights)
     host = urlsplit(store_url)
-    url = f"redis://api:pw@{host.hostname}:{host.port}/0"
+    url = f"redis://api-alone:pw@{host.hostname}:{host.port}/0"
     try:
         engine = silent_engine(url, secret=SECRET)
         token = made(engine, max_sessions=1)
@@ -196,7 +196,7 @@ def test_tokens_need_no_more_of_redis_than_the_api_s_user_may_do(redis_client, s
         engine.tokens.revoke(token.id)
         assert engine.tokens.views() == []
     finally:
-        redis_client.execute_command("ACL", "DELUSER", "api")
+        redis_client.execute_command("ACL", "DELUSER", "api-alone")
 
 
 def test_last_use_of_a_token_is_shown_by_all_processes(engine, client, store_url):
