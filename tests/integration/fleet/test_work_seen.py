@@ -68,15 +68,15 @@ def test_each_iteration_keeps_what_it_changed(fleet: Fleet, repo: Path) -> None:
     ).stdout == b" M log\n"  # fmt: skip
 
 
-def test_a_folder_without_git_has_digests_alone(fleet: Fleet) -> None:
+def test_a_folder_in_no_repository_has_digests_and_diffs(fleet: Fleet) -> None:
     folder = fleet.folder / "plain"
     folder.mkdir()
     session = fleet.loop("date +%N >> log", '[ "$(wc -l < log)" -gt 1 ]', cwd=str(folder))
     fleet.ended(session, timeout=60)
     first, second = (digest_of(fleet, session, n) for n in (1, 2))
-    assert first.startswith("files:")
     assert first != second
-    assert fleet.engine.queries.diffs(session).items == []
+    assert [d.after for d in fleet.engine.queries.diffs(session).items] == [first, second]
+    assert not (folder / ".git").exists()
 
 
 @pytest.mark.parametrize("changed", [True, False])
