@@ -37,8 +37,8 @@ FAULTS = (
     Fault(
         "a check that fails ends its loop",
         "domain/routing.py",
-        " and step.action is not Action.CHECK",
-        "",
+        "    return step.critical and not judges\n",
+        "    return step.critical\n",
     ),
     Fault("an empty for_each never arrives", "lib/turns", "if first == 0 then", "if false then"),
     Fault(
