@@ -49,6 +49,8 @@ class Found(NamedTuple):
     base: Baseline
     text: str
     result: ProcessResult | None
+    #: The beginning of what the command wrote.
+    output: str | None = None
 
 
 def run_baseline(task: BodyTask, find: Callable[[str | None], Found]) -> Outcome:
@@ -67,6 +69,7 @@ def run_baseline(task: BodyTask, find: Callable[[str | None], Found]) -> Outcome
         word="succeeded",
         text=cut(f"{found.base.word} before the work{found.text}", _TEXT),
         value=found.base.model_dump(mode="json"),
+        raw=found.output,
         counts=found.base.counts,
         warning=folder.warning,
         digest=folder.left,
@@ -194,7 +197,7 @@ def find_by_command(
     kept.put(checker, base)
     counts = f": {base.counts.text}" if base.counts is not None else ""
     output = ran.result.stdout.text.strip() or ran.result.stderr.text.strip()
-    return Found(base, f"{counts}\n\n{output}".rstrip(), ran.result)
+    return Found(base, counts, ran.result, cut(output, _TEXT) or None)
 
 
 class KeptBases:
