@@ -26,8 +26,8 @@ _CONFIGURES = (
     "Makefile", "makefile", "GNUmakefile", "*.mk", "justfile", "Justfile", "Taskfile.y*ml",
     "Cargo.toml",
     "go.mod", "Rakefile", ".rspec", "phpunit.xml*", "pom.xml", "build.gradle*", "CMakeLists.txt",
-    ".gitlab-ci.yml", "bitbucket-pipelines.yml", "azure-pipelines.yml", "Jenkinsfile", ".travis.yml",
-    ".gitattributes", ".gitignore",
+    ".gitlab-ci.yml", "bitbucket-pipelines.yml", "azure-pipelines.yml", "Jenkinsfile",
+    ".travis.yml", ".gitattributes", ".gitignore",
 )  # fmt: skip
 #: Folders of which each file does.
 _CI_FOLDERS = ((".github", "workflows"), (".circleci",), (".ci",), (".cargo",))
