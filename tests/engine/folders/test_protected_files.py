@@ -433,7 +433,8 @@ def test_person_takes_a_change_for_the_rest_of_the_session(sessions: Sessions, r
 
 
 def test_refused_change_ends_the_session_before_any_check(sessions: Sessions, repo: Path) -> None:
-    session = ask(sessions, repo, only_once("rm conftest.py"), checkers=["touch checked"])
+    more = {"checkers": ["touch checked"], "baseline": False}
+    session = ask(sessions, repo, only_once("rm conftest.py"), **more)
     answer(sessions, session, "no")
     assert tampered(sessions, session).endswith("conftest.py (deleted); the change was refused")
     assert not (repo / "checked").exists()
