@@ -22,7 +22,7 @@ class Calls(Comparison):
         self.calls.append(Call(verb, arguments))
         answer = self._ask(verb, arguments)
         word = self._foretell(verb, arguments, answer)
-        assert answer.word == word, f"{verb} {arguments}: {answer.word}, not {word}"
+        assert answer.word == word, f"{verb} {arguments}: {answer.word} ({answer.why}), not {word}"
         self.check()
         return answer
 

@@ -44,8 +44,10 @@ def test_a_list_of_children_that_is_mended_expires_with_its_parent(bench: Bench)
         mess.world.later(1)
         assert mess.redis.ttl(mess.key(mess.parent, "session")) > 0
         assert second_finding(mess, "child_unlisted") == []
-        left = mess.redis.ttl(mess.key(mess.parent, "children"))
-        assert 0 < left <= mess.redis.ttl(mess.key(mess.parent, "session"))
+        left, whole = (
+            mess.redis.ttl(mess.key(mess.parent, one)) for one in ("children", "session")
+        )
+        assert 0 < left <= whole + 1  # a second may pass between the two
 
 
 def test_a_repaired_lock_is_not_offered_to_a_step_that_does_not_wait(bench: Bench) -> None:

@@ -147,7 +147,7 @@ class Resuming(Progress):
         turn.recheck = level.get("recheck")
         more = turn.recheck is not None
         turn.max = self.allowance or 0 if outermost else level["max"] - more
-        turn.left, turn.iteration = level["left"], min(level["iteration"], turn.max + more)
+        turn.left, turn.iteration = level["left"], level["iteration"]
         self.turns[turn.address] = turn
         block.begin(node.id, turn)
         self._tell("loop.opened", turn.address)

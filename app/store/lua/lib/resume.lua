@@ -89,11 +89,11 @@ local function open_at(tx, block, level)
   local id = addresses.turn_address(block, level.node, programs.run_of(tx, block, level.node))
   local raised = turn_records.raised_limit(tx, id)
   local max = raised and raised + (level.recheck and 1 or 0) or level.max
-  local iteration = math.min(level.iteration, max)
-  turn_records.open(tx, id, {iteration = iteration, max = max, left = level.left, recheck = level.recheck,
+  -- Steps start only in the iteration of the record: a limit that is below it ends the run after that iteration.
+  turn_records.open(tx, id, {iteration = level.iteration, max = max, left = level.left, recheck = level.recheck,
     origin = {run = level.run, opened = level.iteration, kept = level.kept}})
   local label = programs.route_of(tx, id).label
-  events.emit(tx, 'loop.opened', id, {iteration = iteration, max = max, label = label, from = level.run})
+  events.emit(tx, 'loop.opened', id, {iteration = level.iteration, max = max, label = label, from = level.run})
   local inside = id .. '[' .. level.iteration .. ']'
   for name, from in pairs(level.widths) do keep_width(tx, from, addresses.within(inside, name)) end
   for name, kept in pairs(level.keeps or {}) do items.keep(tx, addresses.within(inside, name), kept) end
