@@ -39,7 +39,7 @@ class Watcher:
     """`leadhand logs --output` of a session, which writes to a file."""
 
     def __init__(self, project: Project, session: str) -> None:
-        self.path: Path = project.folder / "watched.txt"
+        self.path: Path = project.state.with_name("watched.txt")
         with self.path.open("w", encoding="utf-8") as file:
             command = ["leadhand", "logs", "--output", session]
             self.process: subprocess.Popen[str] = project.start(command, output=file)

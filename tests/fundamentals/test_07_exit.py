@@ -29,7 +29,7 @@ def test_a_checker_ends_the_workflow_with_a_reason(client: Client, folder: Path)
 def test_an_exit_is_not_a_failure_to_be_resumed(client: Client, folder: Path) -> None:
     result = spawn_and_run(
         "Use the library", "touch checked", doer="leadhand exit 'no such library'",
-        cwd=folder, client=client,
+        cwd=folder, client=client, baseline=False,
     )  # fmt: skip
 
     session = client.session(result.session_id)

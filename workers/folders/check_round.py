@@ -3,10 +3,13 @@
 What has changed in between is not the doer's work. In a worktree or copy of the session's own it is
 put back; in a user's folder it may be what a person has saved, and stays. Then the verdict is
 stale: the checkers run once more, and if the folder changes again, the loop ends as contested.
+Files that change in both rounds, and that neither git tracks nor a doer wrote, are what checkers
+write, such as reports: the verdict of the second round stands, and they are named.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -30,8 +33,9 @@ log = logging.getLogger(__name__)
 NAMED, SHOWN = 20, 5
 #: The most files of a loop's work that the ledger lists.
 LISTED = 100
-#: The file beside the snapshots with the state that a judge was about to put back.
-_ROUND = "round"
+#: The files beside the snapshots with the state that a judge was about to put back, and with what
+#: changed in the last stale round.
+_ROUND, _STALE = "round", "stale"
 #: Characters of a warning, and of what a stale verdict says.
 _WARNING, _FEEDBACK = 1_000, 16_000
 _CHANGED = "The folder changed while checkers judged the work"
@@ -71,7 +75,7 @@ class CheckRound:
         self._judging = judging_files([*(changed or ()), *ignored])
         self._work = work
         self._address = address
-        self._marker = shelf / _ROUND
+        self._marker, self._stale = shelf / _ROUND, shelf / _STALE
         self.patch: str | None = None
         self.why_not: Literal["slow", "unreadable", "other_host"] | None = None
         self.put_back = False
@@ -125,6 +129,8 @@ class CheckRound:
         if self.put_back or outcome.verdict is None or code in _NOT_CHECKED:
             return outcome
         listed = list_first(names, SHOWN, of=len(self.files))
+        if self._is_rechecked and self._is_of_checkers():
+            return outcome
         if self._is_rechecked:
             text = f"{_CHANGED}, and again in the recheck: {listed}; {_FIX}"
             reason = Reason(code=ReasonCode.CONTESTED, text=cut(text, _WARNING))
@@ -132,6 +138,7 @@ class CheckRound:
                 "verdict": "terminate", "text": reason.text, "reason": reason
             }  # fmt: skip
         else:
+            self._note_stale()
             note = (
                 f"{_CHANGED} ({listed}), so their verdict, {outcome.verdict}, does not count,"
                 f" and they run again."
@@ -139,6 +146,21 @@ class CheckRound:
             text = cut(f"{note}\n\n{outcome.text}".rstrip(), _FEEDBACK)
             update = {"verdict": "retry", "text": text, "reason": None, "recheck": True}
         return outcome.model_copy(update={**update, "stale": outcome.verdict})
+
+    def _note_stale(self) -> None:
+        """Keep what has changed without being work: only checkers change it again."""
+        work = {*self._tree.tracked(self.files)}
+        work.update(self.files if self._changed is None else self._changed)
+        files = [name for name in self.files if name not in work]
+        self._stale.write_text(json.dumps([loop_run_of(self._address), files]))
+
+    def _is_of_checkers(self) -> bool:
+        """Whether nothing has changed in the recheck but what the stale round had changed."""
+        try:
+            run, files = json.loads(self._stale.read_text())
+        except (OSError, ValueError):
+            return False
+        return run == loop_run_of(self._address) and set(self.files) <= set(files)
 
     def _found(self) -> str | None:
         """The state after the checkers; of an attempt that was killed, as that had found it."""

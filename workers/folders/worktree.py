@@ -190,6 +190,17 @@ class Worktree:
             return []
         return [os.fsdecode(name) for name in listed.split(b"\0") if name]
 
+    def tracked(self, names: Sequence[str]) -> list[str]:
+        """Return those of these files that git tracks; all of them on an error."""
+        if not any((one / ".git").exists() for one in (self.folder, *self.folder.parents)):
+            return []
+        self._deadline = time.monotonic() + SNAPSHOT_S
+        try:
+            listed = self._run_git("ls-files", "-z", "--", *names, own=False)
+        except (OSError, subprocess.SubprocessError):
+            return list(names)
+        return [os.fsdecode(name) for name in listed.split(b"\0") if name]
+
     def ignored(self) -> list[str]:
         """Return the files that git ignores, in no folder that is ignored; none on an error."""
         self._deadline = time.monotonic() + SNAPSHOT_S

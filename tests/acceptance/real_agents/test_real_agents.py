@@ -199,9 +199,11 @@ def test_unclear_judge_is_asked_once_more_in_its_own_conversation(world) -> None
         answer(asked) if asked.heard("You are the checker") else Say("yes")
     )
     world.fleet.worker("one")
+    (work := world.folder / "work").mkdir()  # where no agent keeps its conversations
     for agent in real_agents.PROGRAMS:
         checker = {"prompt": "Is it good?", "agent": agent}
-        result = world.fleet.ended(world.fleet.submitted(checker, doer={"command": "true"}), 120)
+        where = {"doer": {"command": "true"}, "cwd": str(work)}
+        result = world.fleet.ended(world.fleet.submitted(checker, **where), 120)
         assert (result.verdict, result.iterations) == ("accept", 1), result
         [check] = result.history[0].checks
         assert check["decided_by"] == "line"

@@ -85,6 +85,27 @@ def test_loop_is_contested_where_a_person_saves_a_file_each_time(
     assert (repo / "one.txt").read_text() == "one.txt\nmine\nmine\n"
 
 
+def test_verdict_stands_where_only_a_report_of_the_checkers_changes_again(
+    sessions: Sessions, repo: Path
+) -> None:
+    session = submit(sessions, repo, "date +%N >> report.txt", doer={"command": "true"})
+    assert sessions.status(session) == "completed", sessions.reason(session)
+    stale, recheck = sessions.engine.queries.ledger(session).items
+    assert (stale.stale, recheck.verdict, recheck.stale) == ("accept", "accept", None)
+    assert recheck.changed_by_checkers is not None
+    assert recheck.changed_by_checkers.files == ["report.txt"]
+
+
+def test_report_that_the_doer_wrote_too_is_work_that_is_contested(
+    sessions: Sessions, repo: Path
+) -> None:
+    doer = {"command": "echo x >> ../starts; echo forged > report.txt"}
+    session = submit(sessions, repo, "date +%N >> report.txt", doer=doer)
+    reason = sessions.engine.queries.session(session).reason
+    assert reason is not None
+    assert reason.root.code == "contested"
+
+
 def test_refusal_of_a_state_that_has_changed_is_stale_too(sessions: Sessions, repo: Path) -> None:
     """The person may have mended what the checker refuses."""
     session = submit(sessions, repo, f"test -e ../saved; r=$?; {SAVES_ONCE}; exit $r")

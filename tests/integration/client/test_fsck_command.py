@@ -39,7 +39,7 @@ def test_a_lost_hint_is_found_and_mended(
 ) -> None:
     with running(tmp_path, store_url, LEADHAND_BROKER_URL=broker_url) as url:
         with Client(url, TOKEN) as client:
-            session = client.submit(LOOP).id
+            session = client.submit({**LOOP, "baseline": False}).id
         taker = {"place": "local", "queues": ["agents", "agents@local"]}
         seen_ms = int(redis_client.time()[0]) * 1000
         redis_client.hset("lh:workers", "w", json.dumps({**taker, "seen_ms": seen_ms}))

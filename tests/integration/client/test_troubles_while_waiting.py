@@ -10,6 +10,7 @@ from itertools import pairwise
 
 import pytest
 
+from app.domain.program import SCHEMA_VERSION
 from leadhand.client.client import AsyncClient, Client
 from leadhand.client.waiting import IN_EVENTS, TroubleReport, reporting_troubles
 from leadhand.models.views import ExplainView, Wait
@@ -93,7 +94,7 @@ def test_command_that_waits_says_a_trouble_once(
 def waiting(api: Served) -> str:
     """A session whose program no worker knows."""
     expire_worker(api.engine, "full")
-    add_worker(api.engine, "old")
+    add_worker(api.engine, "old", schema_version=SCHEMA_VERSION - 1)
     with Client(api.url, TOKEN) as client:
         return client.submit({**LOOP, "place": "local"}).id
 

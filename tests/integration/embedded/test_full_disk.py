@@ -28,7 +28,7 @@ from workers.processes.no_room import NoRoom
 from workers.processes.process import Command, run
 from workers.registry.agents import AgentBook
 
-LOOP = {"task": "t", "doer": {"command": "true"}, "checkers": ["true"]}
+LOOP = {"task": "t", "doer": {"command": "true"}, "checkers": ["true"], "baseline": False}
 #: Runs until the file `go` is there, which is on another file system.
 DOER = "touch {go}.begun; while ! test -e {go}; do sleep 0.1; done; echo went"
 
