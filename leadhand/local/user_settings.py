@@ -15,7 +15,7 @@ from leadhand.models.variables import SERVER
 _PREFIX = "LEADHAND_"
 #: What the supervisor sets itself, and what names the set of services.
 _SET_BY_US = frozenset({
-    "SUPERVISOR_PID", "OWN_REDIS", "IMPORTING", "PROOF_KEY", "STATE_DIR", "API_BIND", "API_URL",
+    "SUPERVISOR_PID", "OWN_REDIS", "PROOF_KEY", "STATE_DIR", "API_BIND", "API_URL",
     "WORKER_NAME", "SPILL", "ARTIFACTS", "REDIS_URL",
 })  # fmt: skip
 SETTABLE = (SERVER - _SET_BY_US) | {"LINGER"}

@@ -87,7 +87,7 @@ def test_a_session_is_kept_in_redis_and_told_over_http(client):
     with pytest.raises(IdempotencyConflict):
         client.submit({**LOOP, "task": "another"}, "mine")
     assert [listed.id for listed in client.sessions(kind="loop").items] == [session.id]
-    assert [step.action for step in client.steps(session.id).items] == ["agent"]
+    assert [step.action for step in client.steps(session.id).items] == ["check"], "before the work"
     assert client.ledger(session.id).items == []
     assert client.workers() == []
     with pytest.raises(SessionStillRuns):

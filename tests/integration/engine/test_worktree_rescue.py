@@ -76,16 +76,6 @@ def test_rescue_reads_only_records_of_sessions_at_work(engine: Engine, tmp_path:
     assert record_file(path).exists()
 
 
-def test_record_of_an_older_version_is_found_once(engine: Engine, tmp_path: Path) -> None:
-    root = engine.settings.worktrees_root
-    session = engine.submit.document(loop()).session
-    path = make(engine, session, tmp_path)
-    shutil.rmtree(root / ".open")
-    assert list(open_worktrees(root)) == []
-    engine.control.apply(session, "abort")
-    assert WorktreeRescue(engine).rescue() == [str(path)]
-
-
 def test_own_worktree_of_a_failed_session_is_committed(engine: Engine, tmp_path: Path) -> None:
     session = engine.submit.document(loop()).session
     repo = make_repository(tmp_path / "repo")

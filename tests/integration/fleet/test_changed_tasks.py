@@ -75,7 +75,7 @@ def test_a_task_that_refers_to_a_step_is_repeated_in_the_iteration_in_which_it_c
     command = f"test $LEADHAND_ITERATION = 1 && echo {POEM!r} || echo {PROSE!r}"
     inputs: dict[str, Any] = {"task": "Plan.", "doer": {"command": command}}
     plan = Step(id="plan", action=Action.AGENT, inputs=inputs)
-    (loop,) = compiled("a task", THIRD).body
+    (loop,) = compiled("a task", THIRD, baseline=False).body
     assert isinstance(loop, Loop)
     do, *rest = loop.body
     assert isinstance(do, Step)

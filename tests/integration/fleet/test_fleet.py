@@ -246,7 +246,12 @@ def test_exit_from_a_checker_ends_the_workflow_with_its_reason(fleet: Fleet) -> 
     session = fleet.workflow(
         "true",
         {"name": "red", "task": "t", "checker": "true"},
-        {"name": "green", "task": "t", "checker": "echo $LEADHAND_TOKEN > token; sleep 20"},
+        {
+            "name": "green",
+            "task": "t",
+            "checker": "echo $LEADHAND_TOKEN > token; sleep 20",
+            "baseline": False,
+        },
         {"name": "blue", "task": "t", "checker": "true"},
     )
     token = fleet.folder / "token"

@@ -115,8 +115,8 @@ FAULTS = (
     Fault(
         "a recheck uses the budget of iterations",
         "lib/turns",
-        "  if turn.recheck == iteration + 1 then more = nil end",
-        "  ",
+        "  local more = not again and (",
+        "  local more = (",
         "test_recheck_uses_no_budget_of_iterations",
     ),
     Fault(

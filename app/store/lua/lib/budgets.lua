@@ -88,11 +88,12 @@ function budgets.stop_clock(tx)
   redis.call('ZREM', tx.shared.leases, addresses.member(tx, ''))
 end
 
--- Whether the budget allows no further iteration; `more` is the number that is about to be counted, nil if the next
+-- Whether the budget allows no further iteration; `more` is the number that is about to be counted, false if the next
 -- one does not count.
 function budgets.is_spent(tx, more)
   if tx.session.status ~= 'active' then return false end
-  if more and budgets.limits(tx).iterations then budgets.note(tx, 'iterations', budgets.used(tx, 'iterations') + more) end
+  local limits = more and budgets.limits(tx)
+  if limits and limits.iterations then budgets.note(tx, 'iterations', budgets.used(tx, 'iterations') + more) end
   return tx.reached ~= nil
 end
 

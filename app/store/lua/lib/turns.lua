@@ -55,8 +55,8 @@ end
 function turns.finish_iteration(tx, id, iteration, reason)
   local turn = records.load(tx, 'turns', id)
   local still = turn_records.stagnates(tx, id, turn)
-  local more = turn.recheck ~= iteration and 1 or 0
-  if turn.recheck == iteration + 1 then more = nil end   -- what follows needs no budget of iterations
+  local again = turn.recheck == iteration + 1 or nil   -- which needs no budget of iterations
+  local more = not again and (turn.recheck ~= iteration and 1 or 0)
   if iteration < turn.max and budgets.is_spent(tx, more) then return turns.end_spent(tx) end
   ledger.append(tx, id, iteration, 'retry', reason)
   if iteration >= turn.max then return turns.close(tx, id, 'max_iterations') end
@@ -64,8 +64,7 @@ function turns.finish_iteration(tx, id, iteration, reason)
   shares.end_iteration(tx, id, turn)
   turn.iteration = iteration + 1
   records.save(tx, 'turns', id)
-  events.emit(tx, 'loop.iteration', id,
-    {iteration = turn.iteration, max = turn.max, recheck = turn.recheck == turn.iteration or nil})
+  events.emit(tx, 'loop.iteration', id, {iteration = turn.iteration, max = turn.max, recheck = again})
   turns.open_block(tx, id .. '[' .. turn.iteration .. ']')
 end
 

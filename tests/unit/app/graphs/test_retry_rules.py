@@ -6,7 +6,7 @@ import pytest
 
 from app.domain.graphs import apply_policy, errors_of
 from app.domain.outcomes import Busy, Outcome
-from app.domain.program import JITTER, Action, RetryPolicy, Step, Template
+from app.domain.program import RetryPolicy
 from app.domain.reasons import Reason, ReasonCode
 
 LATE = Outcome(word="failed", reason=Reason(code=ReasonCode.TIMEOUT), retryable=True)
@@ -57,15 +57,3 @@ def test_a_cancelled_call_is_never_retried() -> None:
 def test_the_names_of_errors_are_not_stored() -> None:
     assert "OSError" not in RAISED.model_dump_json()
     assert errors_of(RAISED) == {"ConnectionResetError", "OSError", "http 503"}
-
-
-def test_a_step_without_the_new_fields_is_stored_as_before() -> None:
-    step = Step(id="a", action=Action.TOOL, template=Template(), for_each=("x",))
-    text = step.model_dump_json()
-    assert not any(f'"{name}"' in text for name in ("jitter", "on", "at_once", "join", "waits"))
-    new = step.model_copy(update={
-        "at_once": 2, "retry": RetryPolicy(jitter=0.0, on=("OSError",)),
-        "template": Template(join="all", waits=("b",)),
-    })  # fmt: skip
-    assert Step.model_validate_json(new.model_dump_json()) == new
-    assert new.retry.jitter != JITTER

@@ -1,6 +1,5 @@
 -- The server's clock has stepped back. What began at a later time is treated as begun now, with its whole time left;
 -- what is only to be looked at is looked at soon. So nothing waits until that time comes again.
---- @requires facts
 local clock_step = {}
 
 local SOON_MS = 60000
