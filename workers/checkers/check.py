@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
+import os
 import threading
+from collections.abc import Iterable
+from pathlib import Path
 from typing import NamedTuple
 
 from pydantic import JsonValue
@@ -20,6 +22,7 @@ from workers.checkers.verdicts import (
     not_started,
 )
 from workers.folders.protected import PROTECTED, ProtectedFolder
+from workers.processes.by_products import is_by_product
 from workers.processes.warm_pool import Call
 from workers.prompts.inputs import CheckInputs, LookInputs, ProtectInputs
 from workers.task.functions import call, call_in_warm_process, prepare_call, with_place
@@ -31,10 +34,36 @@ def check(task: BodyTask, cancel: threading.Event) -> Outcome:
 
     The step before a loop with protected files records these; others ask a person about changes.
     """
-    try:
-        return _check(task, cancel)
-    finally:
-        shutil.rmtree(task.bytecode, ignore_errors=True)
+    _forget_bytecode(task)
+    return _check(task, cancel)
+
+
+def _forget_bytecode(task: BodyTask) -> None:
+    """Delete the bytecode of what is in the working folder; that of installed packages is kept.
+
+    Compiling all that a test runner imports takes seconds. A doer may have written there: links
+    lead nowhere, and nothing but bytecode is deleted.
+    """
+    if task.cwd is None:
+        return
+    inside = task.own_top or task.cwd
+    top = next((one for one in (inside, *inside.parents) if (one / ".git").exists()), inside)
+    for spelled in {top, top.resolve()}:
+        place = task.bytecode / spelled.relative_to("/")
+        within = (one for one in place.parents if one.is_relative_to(task.bytecode))
+        _delete_links((*reversed((*within,)), place))
+        for folder, below, files in os.walk(place):
+            _delete_links(Path(folder, name) for name in below)
+            below[:] = [name for name in below if not is_by_product(name)]
+            for name in files:
+                if name.endswith(".pyc"):
+                    Path(folder, name).unlink(missing_ok=True)
+
+
+def _delete_links(paths: Iterable[Path]) -> None:
+    for path in paths:
+        if path.is_symlink():
+            path.unlink(missing_ok=True)
 
 
 def _check(task: BodyTask, cancel: threading.Event) -> Outcome:

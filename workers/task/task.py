@@ -153,8 +153,8 @@ class BodyTask:
 
     @property
     def bytecode(self) -> Path:
-        """Return the folder of the bytecode of what the attempt runs in Python."""
-        return self.spill / "pycache"
+        """Return the folder of the bytecode of what the session's checks run in Python."""
+        return self.spill.parent / "pycache"
 
     @property
     def _judged(self) -> str | None:

@@ -73,6 +73,22 @@ def test_planted_bytecode_accepts_nothing(sessions: Sessions, repo: Path, plante
     assert "max_iterations" in sessions.reason(session)
 
 
+@pytest.mark.parametrize("way", ["", "mkdir -p ../far; ln -s $PWD/../far $to; "])
+def test_bytecode_planted_where_checks_keep_theirs_accepts_nothing(
+    sessions: Sessions, repo: Path, way: str
+) -> None:
+    """The spill of a session is not hidden from its doer."""
+    plant = f'"{sys.executable}" ../plant.py calc.py "{PLANTED["calc.py"]}"'
+    spill = 'cache=$(dirname "$(dirname "$LEADHAND_PROMPT_FILE")")/pycache'
+    to = 'to=$cache$(dirname "$PWD")/repo; mkdir -p "$(dirname "$to")"'
+    session = sessions.submit(
+        repo, doer={"command": f"{spill}; {to}; {way}PYTHONPYCACHEPREFIX=$cache {plant}"},
+        checkers=[CHECK], max_iterations=1, baseline=False,
+    )  # fmt: skip
+    assert "max_iterations" in sessions.reason(session)
+    assert (repo / "calc.py").read_text().endswith("a - b\n")
+
+
 def test_bytecode_in_place_of_a_protected_source_is_tampering(
     sessions: Sessions, repo: Path
 ) -> None:
