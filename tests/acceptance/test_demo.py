@@ -17,7 +17,7 @@ pytestmark = pytest.mark.acceptance
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(400)
 def test_the_demo_is_refused_once_a_phase_and_accepted_in_the_end(
     make_project: MakeProject,
 ) -> None:
@@ -25,7 +25,7 @@ def test_the_demo_is_refused_once_a_phase_and_accepted_in_the_end(
     shutil.copytree(ROOT / "examples", project.folder / "examples")
     with (project.folder / "output").open("w") as output:
         demo = project.start(DEMO, output=output, AGENT="")
-    assert demo.wait(timeout=180) == 0, project.lines("output")
+    assert demo.wait(timeout=280) == 0, project.lines("output")
     printed = project.lines("output")
     lines = [line.partition("] ")[2] for line in printed]
     # A check that took a while says how long.
