@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from leadhand.models.git_tracking import repository_top
+
 
 def prefix_in_repository(folder: str) -> str:
     """Returns a folder's path relative to the top of its git repository; '' at the top, or if none.
@@ -12,22 +14,20 @@ def prefix_in_repository(folder: str) -> str:
     """
     here = Path(folder)
     try:
-        for above in (here, *here.parents):
-            if (above / ".git").exists():
-                return "" if above == here else str(here.relative_to(above))
+        top = repository_top(here)
     except OSError:
         return ""
-    return ""
+    return "" if top in (None, here) else str(here.relative_to(top))
 
 
 def has_branch(folder: str, name: str) -> bool:
     """Whether a folder's repository has a branch, as far as its files show that."""
     ref = f"refs/heads/{name}"
     try:
-        above = (one / ".git" for one in (Path(folder), *Path(folder).parents))
-        found = next((one for one in above if one.exists()), None)
-        if found is None:
+        top = repository_top(Path(folder))
+        if top is None:
             return False
+        found = top / ".git"
         common = found if found.is_dir() else _common_of(found)
         packed = common / "packed-refs"
         lines = packed.read_text(errors="replace").splitlines() if packed.is_file() else []

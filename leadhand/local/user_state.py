@@ -19,6 +19,7 @@ from leadhand.local import state_dir as home_folder
 from leadhand.local.errors import FolderUnfit, UserStateUnfit
 from leadhand.local.machine_id import machine_id
 from leadhand.models.definition_folder import folder_with_definitions
+from leadhand.models.git_tracking import repository_top
 
 #: The name of the state folder of services with a Redis of their own.
 OWN_REDIS = "default"
@@ -37,9 +38,9 @@ def state_folder(env: Mapping[str, str]) -> Path:
     named = env.get("LEADHAND_HOME")
     if named:
         home = Path(named).absolute()
-        for above in home.resolve().parents:
-            if (above / ".git").exists():
-                raise FolderUnfit(str(home), f"it is in the git work tree {str(above)!r}")
+        top = repository_top(home.resolve().parent)
+        if top is not None:
+            raise FolderUnfit(str(home), f"it is in the git work tree {str(top)!r}")
         return home
     ours = _state_home(env) / "leadhand"
     with usable(ours):

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from leadhand.file_stamp import Stamp, stamp_of
+from leadhand.models.git_tracking import repository_top
 
 #: The most files and bytes of a folder that is approved as a whole.
 MOST_FILES, MOST_BYTES = 1000, 4 * 1024 * 1024
@@ -187,7 +188,7 @@ def _in_main_folder(file: Path) -> Path | None:
 
     The repository itself has to list the worktree: a folder cannot claim to be one.
     """
-    top = next((above for above in file.parents if (above / ".git").exists()), None)
+    top = repository_top(file.parent)
     if top is None or not (top / ".git").is_file():
         return None
     try:

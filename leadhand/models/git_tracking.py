@@ -1,4 +1,4 @@
-"""Reads committed files with git, without running a program that the repository configures."""
+"""Finds repositories, and reads committed files without running a program that they name."""
 
 from __future__ import annotations
 
@@ -14,13 +14,17 @@ _TIMEOUT_S = 10.0
 _SETTINGS = ("core.fsmonitor=false", "core.hooksPath=/dev/null", "safe.bareRepository=explicit")
 
 
+def repository_top(folder: Path) -> Path | None:
+    """Returns the top of the repository that a folder is in; None outside of one. Runs no git."""
+    return next((one for one in (folder, *folder.parents) if (one / ".git").exists()), None)
+
+
 def committed_text(folder: Path, name: str, env: Mapping[str, str]) -> str | None:
     """Returns a file at the repository's top as the newest commit has it; '' without that file.
 
     None if the folder is in no repository.
     """
-    inside = folder.resolve()
-    if not any((one / ".git").exists() for one in (inside, *inside.parents)):
+    if repository_top(folder.resolve()) is None:
         return None
     found = _git(folder, env, "cat-file", "blob", f"HEAD:{name}")
     return (found or b"").decode(errors="replace")

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from leadhand.models.git_settings import QUIET
+from leadhand.models.git_tracking import repository_top
 from workers.folders.private_repository import (
     FolderTooLarge,
     PrivateRepository,
@@ -192,14 +193,13 @@ class Worktree:
 
     def tracked(self, names: Sequence[str]) -> list[str]:
         """Return those of these files that git tracks; all of them on an error."""
-        if not any((one / ".git").exists() for one in (self.folder, *self.folder.parents)):
+        if repository_top(self.folder) is None:
             return []
         self._deadline = time.monotonic() + SNAPSHOT_S
         try:
-            listed = self._run_git("ls-files", "-z", "--", *names, own=False)
+            return [*self._tracked_of(names)]
         except (OSError, subprocess.SubprocessError):
             return list(names)
-        return [os.fsdecode(name) for name in listed.split(b"\0") if name]
 
     def ignored(self) -> list[str]:
         """Return the files that git ignores, in no folder that is ignored; none on an error."""
@@ -333,11 +333,15 @@ class Worktree:
         if not large:
             return []
         try:
-            named = self._run_git("ls-files", "-z", "--", *large[:_LARGE_FILES], own=False)
+            tracked = self._tracked_of(large[:_LARGE_FILES])
         except subprocess.CalledProcessError:
-            named = b""
-        tracked = {os.fsdecode(one) for one in named.split(b"\0")}
+            tracked = set()
         return [name for name in large if name not in tracked]
+
+    def _tracked_of(self, names: Sequence[str]) -> set[str]:
+        """Those of these names that the folder's own index has."""
+        listed = self._run_git("ls-files", "-z", "--", *names, own=False)
+        return {os.fsdecode(one) for one in listed.split(b"\0") if one}
 
     def _is_large(self, name: str) -> bool:
         try:

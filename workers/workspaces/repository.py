@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
+from leadhand.models.git_tracking import repository_top
 from workers.workspaces.git import Git, GitFailed, GitMissing, WorkspaceRefused
 
 OTHERWISE = "or give `workspace: copy` or `workspace: shared`"
@@ -34,7 +35,7 @@ def find_repository(git: Git, otherwise: str = OTHERWISE) -> Repository | None:
     try:
         kind = git("rev-parse", "--is-bare-repository", "--is-inside-work-tree")
     except GitMissing:
-        if not any((above / ".git").exists() for above in (folder, *folder.parents)):
+        if repository_top(folder) is None:
             return None
         raise
     except GitFailed as error:

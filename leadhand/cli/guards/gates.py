@@ -24,6 +24,7 @@ from leadhand.models.git_settings import (
     run_programs,
     without_filters,
 )
+from leadhand.models.git_tracking import repository_top
 from leadhand.models.guards import GateResult, Outcome
 from leadhand.models.text import render_terminal
 
@@ -201,7 +202,7 @@ class Gates:
         )
 
     def _in_git(self) -> bool:
-        return any((folder / ".git").exists() for folder in (self._folder, *self._folder.parents))
+        return repository_top(self._folder) is not None
 
     def _command(
         self, command: str, gate: GateConfig, variables: Mapping[str, str] = MappingProxyType({})
