@@ -12,6 +12,7 @@ from pydantic import JsonValue
 
 from app.domain.outcomes import Outcome
 from leadhand.functions.arguments import offered_arguments
+from leadhand.models.git_tracking import repository_top
 from workers.agents.ask import agent_named
 from workers.checkers.ask_verdict import ask_verdict
 from workers.checkers.baseline import find_by_command, run_baseline
@@ -34,8 +35,19 @@ def check(task: BodyTask, cancel: threading.Event) -> Outcome:
 
     The step before a loop with protected files records these; others ask a person about changes.
     """
+    if task.protected is not None and not task.inputs.keys().isdisjoint(("protect", "look")):
+        files = ProtectedFolder(task.protected, task.spill.parent / PROTECTED, cancel)
+        return _of_protected(files, task)
     _forget_bytecode(task)
-    return _check(task, cancel)
+    return _judge(task, cancel)
+
+
+def _of_protected(files: ProtectedFolder, task: BodyTask) -> Outcome:
+    """Records protected files, or asks a person about changed ones."""
+    if "protect" in task.inputs:
+        return files.record(ProtectInputs.model_validate(task.inputs).protect, task.address)
+    asked = LookInputs.model_validate(task.inputs)
+    return files.look(asked.protected, asked.look, task.address)
 
 
 def _forget_bytecode(task: BodyTask) -> None:
@@ -47,7 +59,7 @@ def _forget_bytecode(task: BodyTask) -> None:
     if task.cwd is None:
         return
     inside = task.own_top or task.cwd
-    top = next((one for one in (inside, *inside.parents) if (one / ".git").exists()), inside)
+    top = repository_top(inside) or inside
     for spelled in {top, top.resolve()}:
         place = task.bytecode / spelled.relative_to("/")
         within = (one for one in place.parents if one.is_relative_to(task.bytecode))
@@ -66,14 +78,7 @@ def _delete_links(paths: Iterable[Path]) -> None:
             path.unlink(missing_ok=True)
 
 
-def _check(task: BodyTask, cancel: threading.Event) -> Outcome:
-    if "protect" in task.inputs and task.protected is not None:
-        files = ProtectedFolder(task.protected, task.spill.parent / PROTECTED, cancel)
-        return files.record(ProtectInputs.model_validate(task.inputs).protect, task.address)
-    if "look" in task.inputs and task.protected is not None:
-        asked = LookInputs.model_validate(task.inputs)
-        files = ProtectedFolder(task.protected, task.spill.parent / PROTECTED, cancel)
-        return files.look(asked.protected, asked.look, task.address)
+def _judge(task: BodyTask, cancel: threading.Event) -> Outcome:
     given = CheckInputs.model_validate(task.inputs)
     timeout_s = min(given.checker.timeout_s, task.timeout_s)
     if given.is_baseline:
