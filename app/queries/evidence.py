@@ -70,25 +70,18 @@ def _checks(entry: LedgerEntry) -> Iterator[CheckEvidence]:
         )
 
 
-def _words(entries: Sequence[LedgerEntry], field: str) -> dict[str, str]:
+def _of_checks(entries: Sequence[LedgerEntry], field: str) -> Iterator[tuple[str, object]]:
     """What the checks have in a field, by the check's name; without those that have nothing."""
     named = Counter(str(check.get("name")) for entry in entries for check in entry.checks)
-    return {
-        name if named[name] == 1 else f"{entry.loop}: {name}": str(check[field])
-        for entry in entries
-        for check in entry.checks
-        if check.get(field) is not None
-        for name in (str(check.get("name")),)
-    }
+    for entry in entries:
+        for check in entry.checks:
+            name = str(check.get("name"))
+            if check.get(field) is not None:
+                yield (name if named[name] == 1 else f"{entry.loop}: {name}"), check[field]
 
 
-def _lists(entries: Sequence[LedgerEntry], field: str) -> dict[str, list[str]]:
-    return {
-        str(check.get("name")): [str(one) for one in found]
-        for entry in entries
-        for check in entry.checks
-        if isinstance(found := check.get(field), (list, tuple)) and found
-    }
+def _words(entries: Sequence[LedgerEntry], field: str) -> dict[str, str]:
+    return {name: str(found) for name, found in _of_checks(entries, field)}
 
 
 def _text(value: object) -> str | None:
@@ -122,8 +115,10 @@ def _notes(found: Evidence, entries: Sequence[LedgerEntry]) -> Iterator[str]:
             who = "; ".join(f"{one.get('name')} was {one.get('feedback')}" for one in entry.checks)
             yield f"accepted without a check: {who}"
     yield from _notes_on_checks(found)
-    for name, tests in _lists(entries, "quarantined").items():
-        yield f"{name} failed in quarantined tests only: {list_first(tests, _SHOWN)}"
+    for name, tests in _of_checks(entries, "quarantined"):
+        if isinstance(tests, (list, tuple)) and tests:
+            names = list_first([str(one) for one in tests], _SHOWN)
+            yield f"{name} failed in quarantined tests only: {names}"
     yield from _notes_on_files(found)
 
 
