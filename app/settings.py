@@ -139,7 +139,6 @@ class Settings(BaseModel):
     supervisor_pid: int | None = None
     #: Whether only this host's worker and its predecessors have ever used the Redis.
     own_redis: bool = False
-    #: Whether the data comes from elsewhere: its webhooks are removed, and nothing is sent.
     #: The key with which an embedded API proves to commands that it is the one of this user.
     proof_key: str = ""
 

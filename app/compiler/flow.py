@@ -22,16 +22,7 @@ from app.compiler.node_ids import conversation, node_id
 from app.compiler.protecting import protection, recording_step
 from app.compiler.subflows import child_document, faults_in_files, faults_of_subflows
 from app.compiler.templates import Texts
-from app.domain.program import (
-    Action,
-    Given,
-    Loop,
-    Node,
-    Origin,
-    Program,
-    RetryPolicy,
-    Step,
-)
+from app.domain.program import Action, Given, Loop, Node, Origin, Program, RetryPolicy, Step
 from app.domain.references import TOP, literal
 from app.errors import InvalidDocument
 from leadhand.flows.agents import agent_of

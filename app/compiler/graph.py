@@ -11,15 +11,7 @@ from app.compiler.node_ids import node_id
 from app.compiler.session_nodes import session_node
 from app.compiler.tool_nodes import ToolNode, tool_node
 from app.domain.graphs import ITEMS
-from app.domain.program import (
-    JITTER,
-    LOCAL,
-    Action,
-    Program,
-    RetryPolicy,
-    Step,
-    Template,
-)
+from app.domain.program import JITTER, LOCAL, Action, Program, RetryPolicy, Step, Template
 from app.domain.routing import MAX_WIDTH
 from app.errors import InvalidDocument, SeveralInvalid
 from leadhand.graphs.documents import GraphDocument, GraphStep

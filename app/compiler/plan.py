@@ -10,13 +10,7 @@ from pydantic import JsonValue
 from app.compiler.checker_names import check_names
 from app.compiler.workspaces import survey_step
 from app.domain.ids import lock_name
-from app.domain.program import (
-    Action,
-    Loop,
-    Program,
-    RetryPolicy,
-    Step,
-)
+from app.domain.program import Action, Loop, Program, RetryPolicy, Step
 from app.domain.references import literal
 from app.errors import InvalidDocument
 from leadhand.models.plans import PlanDocument, PlannedTask, check_checkers

@@ -22,14 +22,7 @@ _YES_OR_NO = AnswerRules(choices=("yes", "no"), default=GivenAnswer(choice="no")
 
 def recording_step(id_: str, protected: Sequence[Protected], *, label: str) -> Step:
     """Builds the step before the work that records the protected files."""
-    return Step(
-        id=id_,
-        action=Action.CHECK,
-        folder=True,
-        timeout_s=COMPARE_TIMEOUT_S,
-        label=label,
-        inputs={"protect": _patterns(protected)},
-    )
+    return _reading(id_, {"protect": _patterns(protected)}, label=label)
 
 
 def protection(
@@ -54,7 +47,7 @@ def asking_steps(step: str, protected: Sequence[Protected]) -> tuple[Step, ...]:
     once more.
     """
     given = protection(step, protected)
-    first = _looking("protected", {**given, "look": {}}, when=None)
+    first = _reading("protected", {**given, "look": {}})
     steps, shown = [first], "protected"
     for again in ("", "-again"):
         asked, taken = f"protected.ask{again}", f"protected.take{again}"
@@ -73,20 +66,26 @@ def asking_steps(step: str, protected: Sequence[Protected]) -> tuple[Step, ...]:
                 timeout_s=ANSWER_TIMEOUT_S,
                 inputs={"question": when, "rules": _YES_OR_NO},
             ),
-            _looking(taken, {**given, "look": look}, when=when),
+            _reading(taken, {**given, "look": look}, when=when),
         ]
         shown = taken
     return tuple(steps)
 
 
-def _looking(id_: str, inputs: dict[str, JsonValue], *, when: str | None) -> Step:
+def _reading(
+    id_: str,
+    inputs: dict[str, JsonValue],
+    *,
+    label: str = "protected files",
+    when: str | None = None,
+) -> Step:
     return Step(
         id=id_,
         action=Action.CHECK,
         when=when,
         folder=True,
         timeout_s=COMPARE_TIMEOUT_S,
-        label="protected files",
+        label=label,
         inputs=inputs,
     )
 

@@ -7,13 +7,7 @@ from collections.abc import Mapping
 from pydantic import JsonValue
 
 from app.domain.merges import MERGE_WORK, REBASE
-from app.domain.program import (
-    Action,
-    Loop,
-    Program,
-    Step,
-    sinks_of,
-)
+from app.domain.program import Action, Loop, Program, Step, sinks_of
 from app.domain.references import literal, substitute
 from app.domain.workspaces import KEEP, WORKSPACE, Kind, OwnFolder, RecordedState, Workspace
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,30 +21,18 @@ class SessionSettings:
 
     def read_protected(self) -> list[dict[str, object]]:
         """Return the patterns of `[protect] paths`."""
-        from leadhand.models.folder_settings import FolderSettingInvalid
-
-        try:
+        with _in_one_sentence():
             return [one.model_dump(mode="json") for one in self._settings.protected()]
-        except FolderSettingInvalid as error:
-            raise click.ClickException(str(error)) from None
 
     def read_quarantine(self) -> list[dict[str, object]]:
         """Return the quarantined tests."""
-        from leadhand.models.folder_settings import FolderSettingInvalid
-
-        try:
+        with _in_one_sentence():
             return [one.model_dump(mode="json") for one in self._settings.quarantine()]
-        except FolderSettingInvalid as error:
-            raise click.ClickException(str(error)) from None
 
     def read_leave_out(self) -> dict[str, object]:
         """Return the by-products as a field of documents; {} if they are not set."""
-        from leadhand.models.folder_settings import FolderSettingInvalid
-
-        try:
+        with _in_one_sentence():
             found = self._settings.leave_out()
-        except FolderSettingInvalid as error:
-            raise click.ClickException(str(error)) from None
         return {} if found is None else {"leave_out": [*found]}
 
     @property
@@ -51,3 +41,13 @@ class SessionSettings:
         from leadhand.settings import environment
 
         return FolderSettings(self._folder, environment())
+
+
+@contextmanager
+def _in_one_sentence() -> Iterator[None]:
+    from leadhand.models.folder_settings import FolderSettingInvalid
+
+    try:
+        yield
+    except FolderSettingInvalid as error:
+        raise click.ClickException(str(error)) from None

@@ -80,7 +80,7 @@ def service_environment(stack: Stack, base: Mapping[str, str]) -> dict[str, str]
         "LEADHAND_STATE_DIR": str(stack.home),
         "LEADHAND_SPILL": str(stack.home / "spill"),
         "LEADHAND_ARTIFACTS": str(stack.home / "artifacts"),
-        # Not in the state folder, which lies in a working folder.
+        # In the user's own folder, whichever state folder LEADHAND_HOME names: work is in them.
         "LEADHAND_WORKTREES": base.get("LEADHAND_WORKTREES") or str(worktrees_folder(base)),
         "LEADHAND_AGENTS": base.get("LEADHAND_AGENTS") or agents,
         # What the user names replaces what folders define.

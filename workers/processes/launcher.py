@@ -30,7 +30,6 @@ import time
 LINUX = sys.platform == "linux"
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
-#: Signals that a worker may ignore, and that a command expects at their default.
 #: Seconds that killed processes get to end; one that is blocked in the kernel may take longer.
 _KILL_S = 5.0
 _STEP_S = 0.02
@@ -115,6 +114,7 @@ def _become(argv: list[str], *, cwd: str, parent: int, status: int) -> None:
             if os.getppid() != parent:  # it died before PR_SET_PDEATHSIG was set
                 os._exit(127)
         os.setsid()
+        # A worker may ignore signals that a command expects at their default.
         for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, [])
