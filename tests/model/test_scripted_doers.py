@@ -166,9 +166,12 @@ OTHERS = (
     ("late: (sleep 0.02; echo late >> LATE.md) & wait",),
     ("once: test -e ../saved || { touch ../saved; echo mine >> SAVED.md; }",),
 )
-#: Those that change the folder in the first round only, and what a person has saved there: a file
-#: and a line. The others change it in each round, as a person does who keeps saving.
+#: Changes a file of the work in each round, as a person does who keeps saving: no verdict stands.
+KEEPS_CHANGING = OTHERS[1]
+#: Changes the folder in the first round only.
 ONCE = OTHERS[3]
+#: What a person has saved: a file and a line. LATE.md is there in both rounds, so that it is taken
+#: for what a checker leaves behind, as a report is.
 SAVED = {OTHERS[2]: ("LATE.md", "late"), ONCE: ("SAVED.md", "mine")}
 
 
@@ -243,7 +246,7 @@ def test_session_is_accepted_only_for_work_that_was_done(
         name, line = SAVED[case.others]
         assert {*(repo / name).read_text().splitlines()} == {line}
     if trick is None:
-        contested = stale and case.others != ONCE
+        contested = stale and case.others == KEEPS_CHANGING
         mended = case.doer.mends is not None and case.doer.mends <= case.limit and not contested
         assert (case.accepted, case.status) == (mended, "completed" if mended else "failed")
         assert (case.reason == "contested") == contested

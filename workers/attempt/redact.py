@@ -48,7 +48,7 @@ def redact_outcome(outcome: Outcome, task: BodyTask) -> Outcome:
 def _has_text(outcome: Outcome) -> bool:
     """Whether the outcome has a text or value that may show a secret."""
     values = (outcome.value, outcome.reason, outcome.raw, outcome.tools, outcome.prompt)
-    return bool(outcome.text) or any(value is not None for value in values)
+    return bool(outcome.text) or values.count(None) < len(values)
 
 
 def secrets_of_task(task: BodyTask) -> frozenset[str]:

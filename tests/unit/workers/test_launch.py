@@ -210,4 +210,6 @@ def signals_of(folder: Path) -> dict[str, int]:
     file = folder / "signals"
     wait_until(file.exists)
     pairs = (line.split(":") for line in file.read_text().splitlines())
-    return {name: int(mask, 16) for name, mask in pairs}
+    # Two signals are the C library's own: a process inherits them and cannot set them.
+    settable = sum(1 << number - 1 for number in signal.valid_signals())
+    return {name: int(mask, 16) & settable for name, mask in pairs}
