@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 
 from pydantic import JsonValue
 
+from app.compiler.workflow import needs_in_turn
 from app.compiler.workspaces import TIMEOUT_S, extras_of
 from app.domain.merges import APPLY
 from app.domain.program import Action, Loop, Program, Step
@@ -54,7 +55,10 @@ def recheck_of(program: Program, entry: LedgerEntry | None, digest: str, mode: M
     left = tuple(_name(one) for one in steps if one not in chosen)
     if not chosen:
         return Recheck((), digest, "only agents judged it, and --recheck=all asks them", left)
-    return Recheck(tuple(_again(one, mode) for one in chosen), digest, "", left)
+    dumped = {_name(one): one.inputs["checker"] for one in chosen}
+    needs = needs_in_turn(dumped, ("merge",), "check.{}".format)
+    steps = [_again(one, mode, needs[_name(one)]) for one in chosen]
+    return Recheck(tuple(steps), digest, "", left)
 
 
 def apply_program(
@@ -107,7 +111,7 @@ def _is_agent(step: Step) -> bool:
     return isinstance(checker, dict) and checker.get("prompt") is not None
 
 
-def _again(step: Step, mode: Mode) -> Step:
+def _again(step: Step, mode: Mode, needs: tuple[str, ...]) -> Step:
     """A checker that judges the merged work; what refers to its own session is left out."""
     inputs = {name: value for name, value in step.inputs.items() if not _refers(value)}
     inputs |= {"work": "${merge.text}", "iteration": "${turn.iteration}"}
@@ -116,7 +120,7 @@ def _again(step: Step, mode: Mode) -> Step:
     return Step(
         id=step.id,
         action=Action.CHECK,
-        needs=("merge",),
+        needs=needs,
         when="${merge.checks}",
         folder=True,
         quick=step.quick,

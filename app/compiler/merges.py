@@ -8,7 +8,7 @@ from pydantic import JsonValue
 
 from app.compiler.checker_names import check_names
 from app.compiler.protecting import protection, recording_step
-from app.compiler.workflow import compile_loop
+from app.compiler.workflow import compile_loop, needs_in_turn
 from app.domain.merges import ASK_TIMEOUT_S, ASKS, RESOLVES, Merge
 from app.domain.program import Action, Loop, OnFail, Program, Step
 from app.domain.references import literal, outcome_reference
@@ -77,6 +77,11 @@ def _attempt(document: LoopDocument, facts: dict[str, JsonValue]) -> tuple[Step,
     steps = {step.id: step for step in loop.body if isinstance(step, Step)}
     names = check_names(document.checkers)
     checks = [steps[f"check.{name}"] for name in names]
+    dumped = {name: one.inputs["checker"] for name, one in zip(names, checks, strict=True)}
+    needs = needs_in_turn(dumped, ("commit",), "check.{}".format)
+    checks = [
+        one.model_copy(update={"needs": needs[one.id.removeprefix("check.")]}) for one in checks
+    ]
     rebase = _step(
         "rebase",
         {
@@ -116,9 +121,7 @@ def _recording(document: LoopDocument) -> tuple[Step, ...]:
 
 def _check(step: Step) -> Step:
     """A checker of the task, which judges the merged work; without any it does not run."""
-    return step.model_copy(
-        update={"needs": ("commit",), "when": "${commit.checks}", "inputs": _renamed(step.inputs)}
-    )
+    return step.model_copy(update={"when": "${commit.checks}", "inputs": _renamed(step.inputs)})
 
 
 def _land(

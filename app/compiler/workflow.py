@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from pydantic import JsonValue
 
 from app.compiler.checker_names import check_names
 from app.compiler.protecting import COMPARE_TIMEOUT_S, asking_steps, protection, recording_step
+from app.compiler.workspaces import TIMEOUT_S as PREPARE_TIMEOUT_S
 from app.domain.ids import lock_name
 from app.domain.program import Action, Loop, Node, OnFail, Program, RetryPolicy, Step
 from app.domain.references import RESERVED, literal, outcome_reference
@@ -155,13 +156,17 @@ def _baseline(
     """The steps before a loop that run its commands on the work as it is then."""
     if not _has_baseline(loop):
         return ()
+    named = zip(check_names(loop.checkers), loop.checkers, strict=True)
+    checkers = {name: checker for name, checker in named if _has_command(checker)}
+    dumped = {name: _dump(checker) for name, checker in checkers.items()}
+    order = needs_in_turn(dumped, needs, lambda name: _base_id(name, phase))
     return tuple(
         Step(
             id=_base_id(name, phase),
             action=Action.CHECK,
-            needs=needs,
+            needs=order[name],
             folder=True,
-            timeout_s=checker.timeout_s,
+            timeout_s=_limit_s(checker, checker.timeout_s),
             label=f"{name} before {phase or 'the work'}",
             inputs={
                 "checker": _literals({**_dump(checker), "name": name}),
@@ -169,8 +174,7 @@ def _baseline(
                 **_left_out(loop),
             },
         )
-        for name, checker in zip(check_names(loop.checkers), loop.checkers, strict=True)
-        if _has_command(checker)
+        for name, checker in checkers.items()
     )
 
 
@@ -227,7 +231,8 @@ def _body(
     do = _do(loop, doer=doer, model=model, phase=phase, prior=prior, id_=id_)
     names, files = check_names(loop.checkers), _protected_files(loop)
     asking = asking_steps(_protect_id(id_), files) if files and loop.on_protected == "ask" else ()
-    needs = _needs_of_checks(names, loop.checkers, after=asking[-1].id if asking else "do")
+    dumped = dict(zip(names, map(_dump, loop.checkers), strict=True))
+    needs = needs_in_turn(dumped, (asking[-1].id if asking else "do",), "check.{}".format)
     checks = tuple(
         _check(loop, doer, name, checker, model=model, phase=phase, id_=id_, needs=needs[name])
         for name, checker in zip(names, loop.checkers, strict=True)
@@ -236,15 +241,37 @@ def _body(
     return (do, *asking, *checks, _judge(loop, names, checks, has_folder=has_folder))
 
 
-def _needs_of_checks(
-    names: Sequence[str], checkers: Sequence[Checker], *, after: str
-) -> dict[str, str]:
-    """What each check waits for: those that write run first, one by one, then all others."""
-    last, needs = after, dict[str, str]()
-    for name, checker in zip(names, checkers, strict=True):
-        if checker.writes:
-            needs[name], last = last, f"check.{name}"
-    return {name: needs.get(name, last) for name in names}
+def needs_in_turn(
+    checkers: Mapping[str, JsonValue], first: tuple[str, ...], id_of: Callable[[str], str]
+) -> dict[str, tuple[str, ...]]:
+    """Returns what each check waits for, by name, at least the steps `first`.
+
+    `checkers` are dumped ones. Those that write run before all others, and isolated ones after
+    those beside them, one by one. Clean ones have one folder, so they run one by one too.
+    """
+    kinds = {name: _kind(one) for name, one in checkers.items()}
+    needs, last = dict[str, tuple[str, ...]](), first
+    for name in (name for name, kind in kinds.items() if kind == "writes"):
+        needs[name], last = last, (id_of(name),)
+    beside = [name for name, kind in kinds.items() if kind is None]
+    needs |= dict.fromkeys(beside, last)
+    after = {"isolated": tuple(map(id_of, beside)) or last, "clean": last}
+    for name, kind in kinds.items():
+        if kind in after:
+            needs[name], after[kind] = after[kind], (id_of(name),)
+    return needs
+
+
+def _kind(checker: JsonValue) -> str | None:
+    """How a checker runs; None for one that runs beside others."""
+    given = checker if isinstance(checker, dict) else {}
+    return next((one for one in ("writes", "isolated", "clean") if given.get(one)), None)
+
+
+def _limit_s(checker: Checker, limit_s: float) -> float:
+    """The seconds of a check, and those in which its folder is set to the work or prepared."""
+    extra = COMPARE_TIMEOUT_S if checker.isolated else PREPARE_TIMEOUT_S if checker.clean else 0
+    return limit_s + extra
 
 
 def _do(
@@ -311,7 +338,7 @@ def _check(
     model: str | None,
     phase: str | None,
     id_: str,
-    needs: str,
+    needs: tuple[str, ...],
 ) -> Step:
     asks = checker.prompt or checker.rubric
     # Without a model of its own a checker asks the doer's. Whether an agent that it names takes
@@ -325,11 +352,11 @@ def _check(
     return Step(
         id=f"check.{name}",
         action=Action.CHECK,
-        needs=(needs,),
+        needs=needs,
         folder=True,
         quick=checker.quick,
         limits=_limits(checker.agent, checker.model, None),
-        timeout_s=checker.limit_s,
+        timeout_s=_limit_s(checker, checker.limit_s),
         label=checker.name or name,
         inputs={
             "checker": _literals({**_dump(checker), "name": name}),

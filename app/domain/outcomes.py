@@ -180,6 +180,8 @@ class Outcome(BaseModel):
     quarantined: tuple[str, ...] | None = None
     #: Of a command that checks: how it ended before the work, if that is known.
     baseline: BaselineWord | None = None
+    #: Of a check: whether it ran by itself, or in a clean folder; None beside others.
+    ran: Literal["isolated", "clean"] | None = None
     #: Of a rubric check.
     ruling: Ruling | None = None
     usage: Usage | None = None

@@ -212,7 +212,8 @@ class Submissions:
         if workspace is not None:
             program, cwd = in_workspace(program, workspace, label), workspace.cwd
             where = where._replace(folder=cwd)
-        if (own := own_folder(document, self._settings)) is not None:
+        own = own_folder(document, self._settings, is_task=workspace is not None)
+        if own is not None:
             subject = commit_subject(document, label)
             program, asker = in_own_folder(program, own, subject), asker._replace(own=own)
         about = About(

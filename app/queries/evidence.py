@@ -67,6 +67,7 @@ def _checks(entry: LedgerEntry) -> Iterator[CheckEvidence]:
             counts=Counts.model_validate(counts) if isinstance(counts, dict) else None,
             digest=entry.digest,
             baseline=_text(check.get("baseline")),
+            ran=_text(check.get("ran")),
         )
 
 

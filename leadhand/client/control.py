@@ -30,7 +30,7 @@ from leadhand.models.views import BulkView, SessionView
 
 BulkVerb = Literal["stop", "resume", "abort", "archive", "restore", "delete"]
 #: A checker: a command, or the fields of one.
-CheckerSpec = str | Mapping[str, str] | Checker
+CheckerSpec = str | Mapping[str, object] | Checker
 
 #: The statuses after each verb: a repeated call that finds one of them was executed before.
 _LEADS_TO = {

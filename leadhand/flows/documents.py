@@ -301,6 +301,14 @@ class CheckStep(WorkStep):
     type: Literal["check"]
     checker: Checker
 
+    @field_validator("checker")
+    @classmethod
+    def _is_beside_no_other(cls, value: Checker) -> Checker:
+        if value.isolated or value.clean:
+            what = "isolated" if value.isolated else "clean"
+            raise ValueError(f"{what} belongs to a checker of a loop or phase; leave it out")
+        return value
+
 
 FlowStep: TypeAlias = Annotated[
     LlmStep | CommandStep | BreakStep | ContinueStep | IfStep | StartLoop | EndLoop | ResetStep

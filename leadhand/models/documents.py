@@ -134,6 +134,12 @@ class Checker(Document):
     #: Whether its changes in the folder are part of the work, as those of a formatter. Such
     #: checkers run before the others, one by one.
     writes: StrictBool = False
+    #: Whether it runs by itself, after those beside it, on the work as the doer left it: what other
+    #: checkers have changed is put back before it. It needs a worktree or copy of the session's.
+    isolated: StrictBool = False
+    #: Whether it runs in a folder beside the working folder, which has the doer's work without
+    #: ignored files: only the session's `prepare` and `copy` bring some there.
+    clean: StrictBool = False
     #: Of a command: the JUnit report that it writes, or `none`: then its exit code alone decides.
     #: By default each pytest that it starts is asked for one, and known outputs are read.
     report: FileName | None = None
@@ -171,8 +177,9 @@ class Checker(Document):
             raise ValueError("agent and model belong to a checker with a prompt or a rubric")
         if self.quick and self.callable is None and self.tool is None:
             raise ValueError("quick belongs to a callable or a tool")
-        if self.quick and self.writes:
-            raise ValueError("quick and writes exclude each other; leave one out")
+        how = [name for name in ("quick", "writes", "isolated", "clean") if getattr(self, name)]
+        if len(how) > 1:
+            raise ValueError(f"{' and '.join(how[:2])} exclude each other; leave one out")
         if self.command is None and (self.report is not None or self.allow_empty or self.reruns):
             raise ValueError("report, allow_empty and reruns belong to a command")
         return self
@@ -425,6 +432,12 @@ def check_protected(protected: Collection[Protected], cwd: str | None) -> None:
         raise ValueError("protected needs a working folder; give cwd, or leave protected out")
 
 
+def check_folder_needs(checkers: Iterable[Checker], cwd: str | None) -> None:
+    """Raises ValueError for a checker that needs the doer's work in a folder, without one."""
+    if cwd is None and any(one.isolated or one.clean for one in checkers):
+        raise ValueError("isolated and clean checkers need a working folder; give cwd")
+
+
 class LoopDocument(_Loop, WithEnvironment):
     """One doer-checker loop."""
 
@@ -448,6 +461,7 @@ class LoopDocument(_Loop, WithEnvironment):
     def _continues_with_an_agent(self) -> LoopDocument:
         _check_continues(self, self.doer)
         check_protected(self.protected, self.cwd)
+        check_folder_needs(self.checkers, self.cwd)
         return self
 
 
@@ -540,6 +554,7 @@ class WorkflowDocument(Document, WithEnvironment):
             try:
                 _check_continues(phase, phase.doer or self.doer)
                 check_protected(phase.protected, self.cwd)
+                check_folder_needs(phase.checkers, self.cwd)
             except ValueError as error:
                 raise ValueError(f"phase {phase.name!r}: {error}") from None
         return self

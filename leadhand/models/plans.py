@@ -33,6 +33,7 @@ from leadhand.models.documents import (
     Text,
     Webhook,
     absolute,
+    check_folder_needs,
     check_names,
     check_protected,
 )
@@ -163,6 +164,12 @@ class PlanDocument(Document, WithEnvironment):
     @model_validator(mode="after")
     def _protect_a_folder(self) -> PlanDocument:
         check_protected(self.protected, self.cwd)
+        check_folder_needs(self.checkers, self.cwd)
+        if self.workspace == "shared" and any(one.isolated for one in self.checkers):
+            raise ValueError(
+                "isolated checkers need folders of the tasks' own; leave `workspace: shared` out,"
+                " or make them `clean`"
+            )
         return self
 
     @field_validator("proposals")

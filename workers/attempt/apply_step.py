@@ -16,8 +16,9 @@ from app.domain.reasons import Reason, ReasonCode
 from app.domain.states import ENDED
 from app.truncate import cut
 from leadhand.models.views import RecheckView
-from workers.attempt.own_folder_step import Asked, home_of, own_facts, prepare_folder
+from workers.attempt.own_folder_step import Asked, home_of, own_facts
 from workers.attempt.reservation import reserved
+from workers.checkers.clean_folder import prepare_folder
 from workers.checkers.combine import judge
 from workers.processes.exit_outcome import failed_outcome
 from workers.task.task import BodyTask

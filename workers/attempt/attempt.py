@@ -39,14 +39,22 @@ from workers.attempt.park import PARKING, park
 from workers.attempt.redact import secrets_held, secrets_of_task, secrets_passed
 from workers.attempt.settle import Held, Settled, Settler, retry_while_away
 from workers.attempt.step_folder import StepFolders, origin_of
-from workers.attempt.workspace_step import diff_target, own_folder
+from workers.attempt.workspace_step import diff_target, merged_state, own_folder
 from workers.checkers.check import QuickCheck, quick_check
-from workers.folders.check_round import CheckRound, compare_round, diff_of_loop
+from workers.folders.check_round import (
+    CheckRound,
+    Isolation,
+    compare_round,
+    diff_of_loop,
+    is_isolated,
+    isolate,
+)
 from workers.folders.judging_files import IgnoredFiles
 from workers.folders.spill import attempt_folder
 from workers.folders.work_diff import Look, needs_snapshot, start_diff
 from workers.processes import environment
 from workers.processes.call_slots import CallSlot
+from workers.processes.exit_outcome import failed_outcome
 from workers.processes.warm_pool import Call, Calls, Row, Warm
 from workers.registry.agents import AgentBook
 from workers.registry.registries import Registry
@@ -303,7 +311,11 @@ class Attempts:
         quiet_task = partial(self._task, work, lease, self._warm, shown=False)
         failure = self._folders.prepare(work, quiet_task, lease.ended)
         look = self._look(work, lease) if abreast is None and failure is None else None
-        outcome = failure or self._outcome(work, lease, asked.body if asked is not None else None)
+        outcome = (
+            failure
+            or _refused(look)
+            or self._outcome(work, lease, asked.body if asked is not None else None)
+        )
         if outcome is None:
             return None
         lease.came_to = outcome.usage
@@ -323,7 +335,8 @@ class Attempts:
         if work.cwd is None:
             return None
         compares = work.step.folder and work.step.action is Action.JUDGE
-        if not (compares or needs_snapshot(work)):
+        isolates = is_isolated(work)
+        if not (compares or isolates or needs_snapshot(work)):
             return None
         attempts, root = self._engine.attempts, self._folders.worktrees
         spill, top = Path(self._engine.settings.spill), own_folder(work, root)
@@ -333,6 +346,8 @@ class Attempts:
             return None
         if compares:
             return compare_round(work, spill, left, top)
+        if isolates:
+            return isolate(work, spill, *self._work_to_judge(work, left))
         most, target = self._engine.settings.copy_max, diff_target(work, root)
         look = start_diff(work, left, spill, most=most, target=target, top=top)
         before = look.before
@@ -340,6 +355,11 @@ class Attempts:
             IgnoredFiles(look.whole, loop_run_of(at)).record()
             retry_while_away(lambda: attempts.record_base(work.ref, at, before), lease)
         return look
+
+    def _work_to_judge(self, work: Work, left: FolderState) -> tuple[Path | None, str | None]:
+        """The folder of the session's own, or of a merge, and the state that checkers judge."""
+        merged = merged_state(work)
+        return merged or (own_folder(work, self._folders.worktrees), left.work)
 
     def _passed_on(self, work: Work, lease: Lease) -> Outcome | None:
         """The work of the iteration before, for the doer of a recheck; None if it is to start."""
@@ -397,9 +417,12 @@ class Attempts:
                 task.live.end()
 
     def _task(self, work: Work, lease: Lease, warm: Calls, *, shown: bool = True) -> BodyTask:
+        return _with_redacted_output(self._bare_task(work, lease, warm, shown=shown))
+
+    def _bare_task(self, work: Work, lease: Lease, warm: Calls, *, shown: bool) -> BodyTask:
         settings, grant, conversation = self._engine.settings, work.grant, conversation_of(work)
         (agents, shelf), folders = self._registry_of(work), FolderRecords(self._engine, lease)
-        task = BodyTask(
+        return BodyTask(
             session=work.ref.id,
             address=grant.address,
             action=work.step.action,
@@ -434,6 +457,7 @@ class Attempts:
             until=lambda: lease.until(work.step.timeout_s),
             origin=origin_of(work) if work.workspace else None,
             own_top=own_folder(work, self._folders.worktrees) if work.workspace else None,
+            workspace=work.workspace,
             worktrees=self._folders.worktrees,
             copy_max=settings.copy_max,
             on_workspace=folders.record,
@@ -445,7 +469,6 @@ class Attempts:
             stored_folders=folders.stored,
             live=self._outputs.open(work.ref, grant) if shown and self._outputs else None,
         )
-        return _with_redacted_output(task)
 
     def _mint_for_session(self, caller: step_tokens.Caller) -> str:
         holder = self._engine.callers.session_caller(caller)
@@ -462,6 +485,14 @@ class Attempts:
         (agents, shelf), given = self._registry_of(work), work.environment
         names = agents.secret_names | shelf.book.secret_names
         return secrets_held(names, given, self._inherited) | secrets_passed(given)
+
+
+def _refused(look: Look | CheckRound | None) -> Outcome | None:
+    """The failure of an isolated check whose folder does not have the work alone; else None."""
+    why = look.refusal if isinstance(look, Isolation) else None
+    if why is None:
+        return None
+    return failed_outcome(ReasonCode.FAILED_STEP, f"the check did not run: {why}")
 
 
 def _with_redacted_output(task: BodyTask) -> BodyTask:

@@ -13,17 +13,13 @@ from app.compiler.workspaces import recorded_state
 from app.domain.outcomes import Outcome
 from app.domain.workspaces import RecordedState
 from workers.attempt.reservation import removable, reserved
+from workers.checkers.clean_folder import prepare_folder, remove_clean_folder
 from workers.folders.work_diff import SNAPSHOTS
 from workers.folders.worktree import SnapshotLost, Worktree
-from workers.processes.exit_outcome import failure
-from workers.processes.process import run
 from workers.task.task import BodyTask
 from workers.workspaces.extras import (
     copy_ignored,
     forget_prepared,
-    is_prepared,
-    preparation,
-    write_prepared,
 )
 from workers.workspaces.git import Git, WorkspaceRefused
 from workers.workspaces.layout import Record, reopen
@@ -226,6 +222,7 @@ def _close(task: BodyTask, git: Git, home: Home, asked: Asked) -> Outcome:
     as_found = asked.as_found or record.kind == "copy"
     judged = Judged(None) if as_found else judged_work(task, home.path)
     commit = close_folder(git, home, message, judged.work)
+    remove_clean_folder(task.spill.parent)
     done = _done(f"committed as {commit}" if commit else "the copy is as it is left")
     return judged.add_warning(done)
 
@@ -242,18 +239,6 @@ def _restore(task: BodyTask, git: Git, home: Home, state: RecordedState) -> None
             f"the folder as session {state.session} had it at {state.step} cannot be restored:"
             f" {error}; {AS_IS}"
         ) from None
-
-
-def prepare_folder(task: BodyTask, git: Git, path: Path, cwd: Path, command: str) -> Outcome | None:
-    """Run the command that prepares a folder, unless that is done; return its failure, or None."""
-    digest = preparation(list(dict.fromkeys((path, cwd))), command)
-    if not command or is_prepared(path, digest):
-        return None
-    result = run(task.command(command), git.cancel)
-    failed = failure(result, who="the command that prepares the folder", timeout_s=task.timeout_s)
-    if failed is None:
-        write_prepared(path, digest)
-    return failed
 
 
 def _warnings(git: Git, home: Home, record: Record, *, is_fork: bool) -> list[str]:

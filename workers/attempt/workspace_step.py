@@ -15,6 +15,7 @@ from app.domain.program import Action
 from app.domain.reasons import ReasonCode
 from app.domain.workspaces import Kind, Survey
 from app.operations.attempts import Work
+from leadhand.models.git_tracking import repository_top
 from workers.attempt import apply_step, merge_step
 from workers.attempt.audit_step import carry_out_audit
 from workers.attempt.own_folder_step import (
@@ -29,6 +30,7 @@ from workers.attempt.own_folder_step import (
     require_same,
 )
 from workers.attempt.reservation import removable, reserved
+from workers.checkers.clean_folder import is_merge
 from workers.processes.exit_outcome import failed_outcome
 from workers.task.task import BodyTask
 from workers.workspaces import worktrees
@@ -139,6 +141,14 @@ def own_folder(work: Work, root: Path) -> Path | None:
         return None
     made = _Made.model_validate(work.workspace)
     return _path_of(work.cwd, made)
+
+
+def merged_state(work: Work) -> tuple[Path, str] | None:
+    """Returns the folder of a merge and the state that its checkers judge; None for others."""
+    if work.workspace is None or work.cwd is None or not is_merge(work.workspace):
+        return None
+    top = repository_top(work.cwd) or work.cwd
+    return top, f"git:{Git(top)('rev-parse', 'HEAD^{tree}')}"
 
 
 def _check_task(cwd: Path, made: _Made) -> None:

@@ -234,7 +234,8 @@ class KeptBases:
 
     def _file(self, checker: Checker) -> Path:
         environment = {**self._task.inherit(()), **place(self._task.worker_environment)}
-        facts = [self._digest, checker.command, checker.report, checker.allow_empty, environment]
+        how = (checker.command, checker.report, checker.allow_empty, checker.clean)
+        facts = [self._digest, *how, environment]
         return self._folder / hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 

@@ -10,12 +10,14 @@ from typing import NamedTuple
 
 from pydantic import JsonValue
 
-from app.domain.outcomes import Outcome
+from app.domain.outcomes import Baseline, Outcome
+from app.domain.reasons import ReasonCode
 from leadhand.functions.arguments import offered_arguments
 from leadhand.models.git_tracking import repository_top
 from workers.agents.ask import agent_named
 from workers.checkers.ask_verdict import ask_verdict
-from workers.checkers.baseline import find_by_command, run_baseline
+from workers.checkers.baseline import Found, find_by_command, run_baseline
+from workers.checkers.clean_folder import UNKNOWN, NotClean, in_clean_folder
 from workers.checkers.reruns import run_until_sure
 from workers.checkers.rubric_check import by_rubric, find_by_rubric
 from workers.checkers.verdicts import (
@@ -24,10 +26,12 @@ from workers.checkers.verdicts import (
 )
 from workers.folders.protected import PROTECTED, ProtectedFolder
 from workers.processes.by_products import is_by_product
+from workers.processes.exit_outcome import failed_outcome
 from workers.processes.warm_pool import Call
 from workers.prompts.inputs import CheckInputs, LookInputs, ProtectInputs
 from workers.task.functions import call, call_in_warm_process, prepare_call, with_place
 from workers.task.task import BodyTask
+from workers.workspaces.git import Cancelled
 
 
 def check(task: BodyTask, cancel: threading.Event) -> Outcome:
@@ -38,8 +42,36 @@ def check(task: BodyTask, cancel: threading.Event) -> Outcome:
     if task.protected is not None and not task.inputs.keys().isdisjoint(("protect", "look")):
         files = ProtectedFolder(task.protected, task.spill.parent / PROTECTED, cancel)
         return _of_protected(files, task)
-    _forget_bytecode(task)
-    return _judge(task, cancel)
+    given = CheckInputs.model_validate(task.inputs)
+    try:
+        if given.is_baseline:
+            return run_baseline(task, lambda digest: _find_baseline(task, given, digest, cancel))
+        if given.checker.clean:
+            with in_clean_folder(task, cancel, None) as inside:
+                return _judge(inside, given, cancel).model_copy(update={"ran": "clean"})
+    except NotClean as error:
+        return failed_outcome(ReasonCode.FAILED_STEP, f"the check did not run: {error}")
+    except Cancelled:
+        return failed_outcome(ReasonCode.CANCELLED, "the check was cancelled")
+    outcome = _judge(task, given, cancel)
+    return outcome.model_copy(update={"ran": "isolated"}) if given.checker.isolated else outcome
+
+
+def _find_baseline(
+    task: BodyTask, given: CheckInputs, digest: str | None, cancel: threading.Event
+) -> Found:
+    """Runs a check before the work, in a state of the folder."""
+    by = find_by_command if given.checker.command is not None else find_by_rubric
+    timeout_s = min(given.checker.timeout_s, task.timeout_s)
+    if not given.checker.clean:
+        _forget_bytecode(task)
+        return by(task, given.checker, digest, timeout_s=timeout_s, cancel=cancel)
+    try:
+        with in_clean_folder(task, cancel, digest or UNKNOWN) as inside:
+            _forget_bytecode(inside)
+            return by(inside, given.checker, digest, timeout_s=timeout_s, cancel=cancel)
+    except NotClean as error:
+        return Found(Baseline(), f": {error}", None)
 
 
 def _of_protected(files: ProtectedFolder, task: BodyTask) -> Outcome:
@@ -78,14 +110,9 @@ def _delete_links(paths: Iterable[Path]) -> None:
             path.unlink(missing_ok=True)
 
 
-def _judge(task: BodyTask, cancel: threading.Event) -> Outcome:
-    given = CheckInputs.model_validate(task.inputs)
+def _judge(task: BodyTask, given: CheckInputs, cancel: threading.Event) -> Outcome:
+    _forget_bytecode(task)
     timeout_s = min(given.checker.timeout_s, task.timeout_s)
-    if given.is_baseline:
-        by = find_by_command if given.checker.command is not None else find_by_rubric
-        return run_baseline(
-            task, lambda digest: by(task, given.checker, digest, timeout_s=timeout_s, cancel=cancel)
-        )
     if given.checker.command is not None:
         return run_until_sure(task, given, timeout_s=timeout_s, cancel=cancel)
     if given.checker.rubric is not None:

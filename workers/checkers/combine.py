@@ -37,6 +37,8 @@ class Judged(BaseModel):
     #: Of a command: the tests in quarantine that failed, and how it ended before the work.
     quarantined: tuple[str, ...] | None = None
     baseline: BaselineWord | None = None
+    #: `isolated` or `clean`; None if it ran beside others.
+    ran: str | None = None
     started_ms: int | None = None
     ended_ms: int | None = None
     decided_by: str | None = None
@@ -182,6 +184,7 @@ def _judged(check: Check) -> Judged:
         flaky=outcome.flaky,
         quarantined=outcome.quarantined,
         baseline=outcome.baseline,
+        ran=outcome.ran,
         started_ms=outcome.started_ms,
         ended_ms=outcome.ended_ms,
         decided_by=outcome.decided_by,

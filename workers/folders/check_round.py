@@ -17,7 +17,9 @@ from typing import Literal
 
 from pydantic import JsonValue
 
+from app.domain.addresses import block_of
 from app.domain.outcomes import Outcome
+from app.domain.program import Action
 from app.domain.reasons import Reason, ReasonCode
 from app.operations.attempts import FolderState, Work, loop_run_of
 from app.redaction import without_keys
@@ -36,6 +38,8 @@ LISTED = 100
 #: The files beside the snapshots with the state that a judge was about to put back, and with what
 #: changed in the last stale round.
 _ROUND, _STALE = "round", "stale"
+#: The file that names what was put back before isolated checks of a round.
+_EARLIER = "earlier"
 #: Characters of a warning, and of what a stale verdict says.
 _WARNING, _FEEDBACK = 1_000, 16_000
 _CHANGED = "The folder changed while checkers judged the work"
@@ -76,6 +80,8 @@ class CheckRound:
         self._work = work
         self._address = address
         self._marker, self._stale = shelf / _ROUND, shelf / _STALE
+        self._earlier = shelf / _EARLIER
+        self._own = own
         self.patch: str | None = None
         self.why_not: Literal["slow", "unreadable", "other_host"] | None = None
         self.put_back = False
@@ -105,28 +111,43 @@ class CheckRound:
             value = {**value, "left_out": [without_keys(one, secrets) for one in left_out]}
         if self.why_not is not None:
             value = {**value, "not_compared": self.why_not}
-        if not self.files:
+        all_files = sorted({*self.files, *self._read_earlier()})
+        if not all_files:
             return outcome.model_copy(update={"value": value, "digest": self.digest()})
-        text = self._tree.patch(self._work, self._left)
-        if text:
-            packed = without_keys(text, secrets)
-            self.patch = pack_diff(self._work, str(self._left), packed, by="checkers")
-        names = [without_keys(name, secrets) for name in self.files[:NAMED]]
-        facts = {"files": names, "count": len(self.files), "put_back": self.put_back}
-        outcome = self._mark_stale(outcome, names)
+        self._pack(secrets)
+        names = [without_keys(one, secrets) for one in all_files[:NAMED]]
+        put_back = self.put_back or not self.files
+        facts: JsonValue = {"files": [*names], "count": len(all_files), "put_back": put_back}
+        warning = self._warning(names, len(all_files), put_back=put_back)
+        outcome = self._mark_stale(outcome, [without_keys(one, secrets) for one in self.files])
         return outcome.model_copy(
             update={
                 "value": {**value, "changed_by_checkers": facts},
                 "digest": self.digest(),
                 "diff": self._address if self.patch else None,
-                "warning": "; ".join(filter(None, (outcome.warning, self._warning(names)))),
+                "warning": "; ".join(filter(None, (outcome.warning, warning))),
             }
         )
+
+    def _pack(self, secrets: Collection[str]) -> None:
+        """Store the diff of what has changed, without secrets."""
+        text = self._tree.patch(self._work, self._left) if self.files else None
+        if text:
+            packed = without_keys(text, secrets)
+            self.patch = pack_diff(self._work, str(self._left), packed, by="checkers")
+
+    def _read_earlier(self) -> list[str]:
+        """What was put back before the isolated checks of this round."""
+        try:
+            round_, files = json.loads(self._earlier.read_text())
+        except (OSError, ValueError):
+            return []
+        return [*files] if round_ == block_of(self._address) else []
 
     def _mark_stale(self, outcome: Outcome, names: list[str]) -> Outcome:
         """The outcome of a judge whose checkers may have seen another state than there is now."""
         code = outcome.reason.code if outcome.reason is not None else None
-        if self.put_back or outcome.verdict is None or code in _NOT_CHECKED:
+        if not self.files or self.put_back or outcome.verdict is None or code in _NOT_CHECKED:
             return outcome
         listed = list_first(names, SHOWN, of=len(self.files))
         if self._is_rechecked and self._is_of_checkers():
@@ -187,15 +208,65 @@ class CheckRound:
         except OSError:
             return ""
 
-    def _warning(self, names: list[str]) -> str:
-        what = "1 file was" if len(self.files) == 1 else f"{len(self.files)} files were"
+    def _warning(self, names: list[str], count: int, *, put_back: bool) -> str:
+        what = "1 file was" if count == 1 else f"{count} files were"
         end = (
             "the work of the doer was put back"
-            if self.put_back
+            if put_back
             else "that is not the doer's work, and it was left as it is"
         )
-        listed = list_first(names, SHOWN, of=len(self.files))
+        listed = list_first(names, SHOWN, of=count)
         return cut(f"{what} changed while checkers judged the work: {listed}; {end}", _WARNING)
+
+
+class Isolation(CheckRound):
+    """The work of the doer, as it was put back for a check that runs by itself.
+
+    What was put back is of the round: it is stored with its diff by the check, and named by the
+    judge.
+    """
+
+    def _put_back(self) -> None:
+        files = json.dumps([block_of(self._address), sorted({*self._read_earlier(), *self.files})])
+        self._earlier.write_text(files)
+        super()._put_back()
+
+    @property
+    def refusal(self) -> str | None:
+        """Return why the folder does not have the work and nothing else; None if it does."""
+        if not self._own:
+            return "an isolated one needs a worktree or copy of the session's own"
+        if not self._work.startswith("git:"):
+            return "the work that it judges is not recorded"
+        if self.why_not is not None:
+            return f"its folder cannot be compared with the work: {self.why_not}"
+        if self.files and not self.put_back:
+            return "the work could not be put back before it"
+        return None
+
+    def add_diff(self, outcome: Outcome, secrets: Collection[str]) -> Outcome:
+        """Add the diff of what was put back to a check's outcome."""
+        self._pack(secrets)
+        diff = self._address if self.patch else None
+        return outcome.model_copy(update={"digest": self.digest(), "diff": diff})
+
+
+def is_isolated(work: Work) -> bool:
+    """Whether the work is put back before the step: it is a check that runs by itself.
+
+    After a stop, what differs may be a person's: it is part of the work, and stays.
+    """
+    checker = work.inputs.get("checker") if work.step.action is Action.CHECK else None
+    wanted = isinstance(checker, dict) and checker.get("isolated") is True
+    return wanted and not (work.inputs.get("is_baseline") or work.grant.compare)
+
+
+def isolate(work: Work, spill: Path, top: Path | None, recorded: str | None) -> Isolation:
+    """Puts the recorded work back into a folder of the session's own, for an isolated check."""
+    shelf, at = spill / work.ref.id / SNAPSHOTS, work.grant.address
+    tree = Worktree(top or Path(str(work.cwd)), shelf, is_own=top is not None)
+    is_whole = top not in (None, work.cwd)
+    return Isolation(tree, shelf, recorded or "", at, own=top is not None, is_whole=is_whole)
 
 
 def _changed(tree: Worktree, base: str | None, work: str) -> list[str] | None:

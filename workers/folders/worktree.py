@@ -212,6 +212,17 @@ class Worktree:
             return []
         return [os.fsdecode(name) for name in listed.split(b"\0") if name and name[-1:] != b"/"]
 
+    def untracked(self) -> list[str]:
+        """Return what the last snapshot does not have, whether git ignores it or not.
+
+        A folder of which it has nothing is one name, with a slash at its end.
+        """
+        self._deadline = time.monotonic() + SNAPSHOT_S
+        options = ("--others", "--directory", "--no-empty-directory", "-z")
+        self._open_repository()
+        listed = self._run_git("ls-files", *options)
+        return [os.fsdecode(name) for name in listed.split(b"\0") if name]
+
     def restore(self, digest: str, earlier: Path) -> None:
         """Set the folder to a snapshot that another session made in the shelf `earlier`.
 

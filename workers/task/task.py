@@ -76,6 +76,8 @@ class BodyTask:
     protected: Records | None = None
     #: The folder of the plan whose task this is; rubrics are read there, and not in the worktree.
     origin: Path | None = None
+    #: The inputs of the step that makes the session's folder, or the folder of a merge.
+    workspace: Mapping[str, JsonValue] | None = None
     #: The top of the worktree or copy that the session has to itself.
     own_top: Path | None = None
     #: The folder of the worktrees and copies of tasks, and the most bytes of a copy.

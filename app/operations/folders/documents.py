@@ -11,19 +11,29 @@ from app.redaction import without_keys
 from app.settings import Settings
 from leadhand.flows.documents import AnyDocument
 from leadhand.graphs.documents import GraphDocument
-from leadhand.models.documents import LoopDocument, WorktreeOptions
+from leadhand.models.documents import (
+    LoopDocument,
+    PhaseDocument,
+    WorkflowDocument,
+    WorktreeOptions,
+)
 from leadhand.models.plans import PlanDocument
 
 #: The most characters of a commit's subject, as git's own tools show them.
 SUBJECT = 72
 
 
-def own_folder(document: AnyDocument, settings: Settings) -> OwnFolder | None:
+def own_folder(
+    document: AnyDocument, settings: Settings, *, is_task: bool = False
+) -> OwnFolder | None:
     """Computes the folder that a session has to itself; None if its document does not ask for one.
 
-    Raises InvalidDocument for a document without a folder to start from.
+    Raises InvalidDocument for a document without a folder to start from, and for checkers that
+    need a folder of its own. A plan's task has one.
     """
     if isinstance(document, PlanDocument | GraphDocument) or not document.worktree:
+        if not is_task:
+            _refuse_isolated(document)
         return None
     if document.cwd is None:
         raise InvalidDocument("worktree", True, "name the folder to start from in cwd")
@@ -35,6 +45,21 @@ def own_folder(document: AnyDocument, settings: Settings) -> OwnFolder | None:
     if not isinstance(asked, WorktreeOptions):
         return own
     return own._replace(copy_files=asked.copy_files, prepare=asked.prepare or "")
+
+
+def _refuse_isolated(document: AnyDocument) -> None:
+    loops = document.phases if isinstance(document, WorkflowDocument) else (document,)
+    for number, loop in enumerate(loops):
+        if not isinstance(loop, (LoopDocument, PhaseDocument)):
+            return
+        where = f"phases[{number}].checkers" if isinstance(loop, PhaseDocument) else "checkers"
+        for index, checker in enumerate(loop.checkers):
+            if checker.isolated:
+                hint = (
+                    "what other checkers change is put back in a worktree or copy of the session's"
+                    " own only; give `worktree: true`, or `clean` in place of isolated"
+                )
+                raise InvalidDocument(f"{where}[{index}].isolated", True, hint)
 
 
 def commit_subject(document: AnyDocument, label: str) -> str:

@@ -167,7 +167,9 @@ def evidence_lines(evidence: Evidence | None) -> Iterator[str]:
 def _check(one: CheckEvidence) -> str:
     """What a check found: the tests that it ran or its verdict, and how it was before the work."""
     found = one.counts.text if one.counts is not None else one.verdict or "lost"
-    return f"{found} ({one.baseline} before)" if one.baseline in ("red", "green") else found
+    notes = [one.ran] if one.ran is not None else []
+    notes += [f"{one.baseline} before"] if one.baseline in ("red", "green") else []
+    return f"{found} ({', '.join(map(plain, notes))})" if notes else found
 
 
 def _files(changed: ChangedFiles) -> str:

@@ -90,6 +90,9 @@ class CheckEvidence(View):
     digest: str | None = None
     #: How it ended before the work: red, green or unknown; null if it did not run then.
     baseline: str | None = None
+    #: `isolated`: by itself, on the work alone; `clean`: in a folder that has nothing but the work
+    #: and what was prepared; null: in the working folder, beside other checkers.
+    ran: str | None = None
 
 
 class Evidence(View):

@@ -286,3 +286,20 @@ def test_users_folder_with_a_repository_without_a_commit_has_a_digest(
     (entry,) = repo.engine.queries.diffs(session, limit=10, cursor=None).items
     assert "part1" in entry.patch
     assert "nested" not in entry.patch
+
+
+def test_isolated_and_clean_checkers_judge_merged_work_as_they_judge_work(
+    repo: Repository,
+) -> None:
+    mutates = {"name": "beside", "command": f"{IN_MERGE} touch beside;; esac"}
+    alone = [
+        {"name": kind, "command": "test ! -e beside && test -e part && touch beside", kind: True}
+        for kind in ("isolated", "clean")
+    ]
+    session = repo.spawn("touch part", mutates, *alone)
+    repo.commit("mine")
+    view = repo.apply(session)
+    assert view.recheck is not None
+    accepted = dict.fromkeys(("beside", "isolated", "clean"), "accept")
+    assert view.recheck.checks == accepted, view.refused
+    assert git(repo.folder, "status", "--porcelain") == ""

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from app.domain.ids import SessionRef
+from app.errors import InvalidDocument
 from leadhand.models.views import ChangedByCheckers
 from tests.engine.folders.test_fork_worktree import DOCUMENT, Sessions
 from tests.unit.workers.folders.repositories import git, make_repository
@@ -241,3 +242,97 @@ def test_changes_of_a_check_that_writes_are_work_and_are_judged(
     assert git(repo, "show", f"leadhand/{session}:a.txt") == "work formatted twice"
     (entry,) = sessions.engine.queries.ledger(session).items
     assert entry.changed_by_checkers == ChangedByCheckers(files=["probe"], count=1, put_back=True)
+
+
+MARKS = {"command": "test ! -e probe && test ! -e late && touch probe", "isolated": True}
+
+
+def test_isolated_check_runs_alone_on_the_work_of_the_doer(sessions: Sessions, repo: Path) -> None:
+    """It finds nothing of the checks before it, and its own changes are put back too."""
+    checkers = [
+        {"name": "first", **MARKS},
+        {"name": "beside", "command": "touch late; echo mutant >> a.txt"},
+        {"name": "second", **MARKS, "command": f"{MARKS['command']} && grep -qx work a.txt"},
+    ]
+    session = submit(sessions, repo, "", checkers=checkers)
+    assert sessions.status(session) == "completed", sessions.reason(session)
+    assert git(sessions.folder(session), "status", "--porcelain") == ""
+    (entry,) = sessions.engine.queries.ledger(session).items
+    changed = ["a.txt", "late", "probe"]
+    assert entry.changed_by_checkers == ChangedByCheckers(files=changed, count=3, put_back=True)
+    diffs = [
+        one for one in sessions.engine.queries.diffs(session, limit=9).items if one.by != "doer"
+    ]
+    assert [("late" in one.patch, "probe" in one.patch) for one in diffs].count((True, False)) == 1
+    assert len(diffs) == 3
+    evidence = sessions.engine.queries.result(session).evidence
+    assert evidence is not None
+    assert [one.ran for one in evidence.checks] == ["isolated", None, "isolated"]
+
+
+def test_isolated_check_needs_a_folder_of_the_sessions_own(sessions: Sessions, repo: Path) -> None:
+    checkers = ["true", {"command": "true", "isolated": True}]
+    with pytest.raises(InvalidDocument, match=r"checkers\[1\]\.isolated.*worktree: true"):
+        submit(sessions, repo, "", checkers=checkers, worktree=False)
+
+
+PLANTED = (
+    "mkdir .venv __pycache__; touch .venv/evil ignored __pycache__/a.pyc; echo work > a.txt;"
+    ' rm "$(git rev-parse --show-toplevel)/sub/three.txt"'
+)
+CLEAN = (
+    "test ! -e left && test ! -e .venv/evil && test ! -e ignored && test ! -e __pycache__"
+    ' && grep -qx work a.txt && cd "$(git rev-parse --show-toplevel)" && test -e one.txt'
+    " && test ! -e sub/three.txt && git log main && git status --porcelain | grep -q three"
+)
+
+
+@pytest.mark.parametrize("prefix", ["", "sub"])
+@pytest.mark.parametrize("own", [True, False])
+def test_clean_check_has_the_work_without_ignored_files(
+    sessions: Sessions, repo: Path, prefix: str, own: bool
+) -> None:
+    leaves = "&& mkdir -p sub && touch left sub/left && echo mutant >> one.txt"
+    checkers = [
+        {"name": name, "command": f"{CLEAN} {leaves}", "clean": True} for name in ("one", "two")
+    ]
+    session = submit(
+        sessions, repo / prefix, "", checkers=checkers, doer={"command": PLANTED}, worktree=own
+    )
+    assert sessions.status(session) == "completed", sessions.reason(session)
+    (entry,) = sessions.engine.queries.ledger(session).items
+    assert [one["ran"] for one in entry.checks] == ["clean", "clean"]
+    assert entry.changed_by_checkers is None
+    assert not (repo.parent / "spill" / session / "clean").exists()
+    assert "spill" not in git(repo, "worktree", "list")
+
+
+def test_clean_folder_is_prepared_once_for_each_state_of_the_lock_files(
+    sessions: Sessions, repo: Path
+) -> None:
+    """What it has prepared stays; what checks leave goes, also what the doer lets git ignore."""
+    repo.joinpath(".env").write_text("secret\n")
+    repo.joinpath(".gitignore").write_text(".env\nvenv/\n")
+    git(repo, "commit", "-qam", "Ignore")
+    count = repo.parent / "count"
+    prepare = (
+        f"echo >> {count}; mkdir -p venv; cp .env venv/;"
+        " if expr $PWD : .*clean/tree; then touch new; fi"
+    )
+    doer = {
+        "command": "n=$(cat n 2>/dev/null | wc -l); echo >> n; echo planted >> .gitignore;"
+        " test $n = 0 || echo >> uv.lock; touch venv/evil"
+    }
+    check = (
+        "ls -A; test -e .env && test -e venv/.env && test ! -e venv/evil && test ! -e planted"
+        " && test ! -e new && touch planted && test $(wc -l < n) = 4"
+    )
+    session = submit(
+        sessions, repo, "", doer=doer, max_iterations=4, baseline=False,
+        checkers=[{"name": "c", "command": check, "clean": True}],
+        worktree={"copy": [".env"], "prepare": prepare},
+    )  # fmt: skip
+    assert sessions.status(session) == "completed", sessions.reason(session)
+    # Once in the worktree; then in the clean folder for no lock file, and for each of three others.
+    assert len(count.read_text().splitlines()) == 1 + 4
+    assert not (repo.parent / "spill" / session / "clean").exists()

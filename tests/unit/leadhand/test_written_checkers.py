@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
-from leadhand.models.documents import Checker, LoopDocument
+from leadhand.flows.documents import CheckStep
+from leadhand.models.documents import Checker, LoopDocument, WorkflowDocument
+from leadhand.models.plans import PlanDocument
 
 
 @pytest.mark.parametrize(
@@ -60,3 +63,39 @@ def test_a_name_that_is_taken_and_a_spec_that_is_none_are_refused(text: str, err
 def test_given_names_must_differ() -> None:
     with pytest.raises(ValidationError, match="2 are named 'a'; names must differ"):
         LoopDocument.model_validate({"task": "t", "checkers": ["a: true", "a: false"]})
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "error"),
+    [
+        ("loop", {"isolated": True, "clean": True}, "isolated and clean exclude each other"),
+        ("loop", {"writes": True, "clean": True}, "writes and clean exclude each other"),
+        ("loop", {"clean": True}, "clean checkers need a working folder; give cwd"),
+        ("workflow", {"isolated": True}, "phase 'p': isolated and clean checkers need a working"),
+        ("plan", {"clean": True}, "clean checkers need a working folder; give cwd"),
+        ("shared", {"isolated": True}, "leave `workspace: shared` out, or make them `clean`"),
+        ("flow", {"clean": True}, "clean belongs to a checker of a loop or phase"),
+    ],
+)
+def test_checkers_that_run_by_themselves_are_refused_where_they_cannot(
+    kind: str, fields: dict[str, Any], error: str
+) -> None:
+    checker = {"command": "true", **fields}
+    model, document = _DOCUMENTS[kind]
+    with pytest.raises(ValidationError, match=error):
+        model.model_validate(document(checker))
+
+
+_DOCUMENTS: dict[str, tuple[type[BaseModel], Callable[[object], object]]] = {
+    "loop": (LoopDocument, lambda one: {"task": "t", "checkers": [one]}),
+    "workflow": (
+        WorkflowDocument,
+        lambda one: {"name": "w", "phases": [{"name": "p", "task": "t", "checkers": [one]}]},
+    ),
+    "plan": (PlanDocument, lambda one: {"request": "r", "checkers": [one]}),
+    "shared": (
+        PlanDocument,
+        lambda one: {"request": "r", "checkers": [one], "cwd": "/x", "workspace": "shared"},
+    ),
+    "flow": (CheckStep, lambda one: {"type": "check", "checker": one}),
+}

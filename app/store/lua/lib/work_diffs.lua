@@ -49,11 +49,11 @@ end
 function work_diffs.keep(tx, address)
   local args = tx.args
   if args.work then keep_work(tx, args.work) end
+  if args.patch then store(tx, address, args.patch) end
   if not args.digest then return end
   redis.call('HSET', tx.keys.session, 'digest', args.digest)
   local first = redis.call('HDEL', tx.keys.session, 'compare') == 1   -- of several attempts that ran side by side
   tx.session.compare = ''
-  if args.patch then store(tx, address, args.patch) end
   if args.changed and first then events.warn(tx, 'the working folder changed while the session was stopped') end
 end
 
