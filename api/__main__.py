@@ -9,7 +9,8 @@ from functools import partial
 from flask import request
 
 from api import tracing
-from api.application import Api, create_app
+from api.application import create_app
+from api.serving import Api
 from api.wire.server import SPARE_THREADS, Server
 from app.engine import Engine
 from app.errors import SchemaDiffers, SecretDiffers, SettingInvalid, StoreAway, StoreForbids

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from flask import Flask, g, request
 from pydantic import BaseModel
 
 from api.problem_types import Refused, forbidden, not_admitted, unauthenticated
-from api.scopes import BODY_NEEDED, PUBLIC, SESSION_IN_QUERY, BodyRight, scope_of
 from app.engine import Engine
 from app.errors import CapabilityRefused, StoreAway
 from app.security.api_tokens import EVERYTHING, Owner, Scope, Token
 from app.security.command_permission import free_commands
 from app.security.step_tokens import PREFIX, Caller, verify_any
 from app.settings import Settings
+from leadhand.contract.operation import BodyRight, Operation
+from leadhand.contract.operations import OPERATIONS
 
 #: The routes of the dashboard, which authenticates browsers by itself.
 BROWSER = "dashboard"
@@ -64,14 +65,15 @@ class Doorkeeper:
 
         Requests of public routes and of the dashboard pass.
         """
-        endpoint = request.endpoint
-        if endpoint in PUBLIC or request.blueprint == BROWSER:
+        operation = OPERATIONS.get(request.endpoint or "")
+        is_public = operation is not None and operation.scope is None
+        if is_public or request.blueprint == BROWSER:
             return
         text = _bearer()
         visitor = self.recognise(text)
         g.by = visitor.name
-        if endpoint is not None:
-            self._grant(visitor, endpoint)
+        if operation is not None:
+            self._grant(visitor, operation)
         g.visitor = visitor
         g.token_recheck = lambda: self._still(text)
 
@@ -91,17 +93,17 @@ class Doorkeeper:
             self._engine.guard.check()  # an emptied store knows no token and no attempt
             raise not_admitted(error.why) from None
 
-    def _grant(self, visitor: Visitor, endpoint: str) -> None:
-        """Check that the caller may call the route. Raises Refused."""
+    def _grant(self, visitor: Visitor, operation: Operation[Any]) -> None:
+        """Check that the caller may call the operation. Raises Refused."""
         if visitor.body is not None:
-            self._keep_to_own_tree(visitor.body, endpoint)
-        elif scope_of(endpoint) not in visitor.scopes:
-            raise forbidden(f"the token lacks the scope {scope_of(endpoint).value!r}")
+            self._keep_to_own_tree(visitor.body, operation)
+        elif operation.scope not in visitor.scopes:
+            raise forbidden(f"the token lacks the scope {str(operation.scope)!r}")
 
-    def _keep_to_own_tree(self, caller: Caller, endpoint: str) -> None:
+    def _keep_to_own_tree(self, caller: Caller, operation: Operation[Any]) -> None:
         """Check that a body calls only for its own session and those below it. Raises Refused."""
-        right = BODY_NEEDED.get(endpoint)
-        if right is None or not self._reaches(caller, right, endpoint):
+        right = operation.body_right
+        if right is None or not self._reaches(caller, right, operation.session_in_query):
             hint = (
                 "a body may read its own session and those below it, start child sessions and"
                 " control them, and call exit on its own"
@@ -110,11 +112,11 @@ class Doorkeeper:
         if right.scope not in caller.scopes:
             raise forbidden(f"the token lacks the scope {right.scope!r}")
 
-    def _reaches(self, caller: Caller, right: BodyRight, endpoint: str) -> bool:
-        """Whether the session of the request is one that the body may call the route for."""
+    def _reaches(self, caller: Caller, right: BodyRight, in_query: str) -> bool:
+        """Whether the session of the request is one that the body may call for."""
         if right.reach == "any":
             return True
-        named = request.args.get(SESSION_IN_QUERY.get(endpoint, ""))
+        named = request.args.get(in_query)
         session = (request.view_args or {}).get("session", named)
         if session is None or session == caller.session:
             return session is not None and right.reach != "below"
@@ -148,6 +150,12 @@ def install(flask: Flask, settings: Settings, engine: Engine) -> None:
 def current_caller() -> Caller | None:
     """Returns the running step or session whose token sends this request; None for people."""
     return _visitor().body
+
+
+def own_caller(session: str) -> Caller | None:
+    """Returns the attempt that sends this request, if it is one of this session."""
+    caller = current_caller()
+    return caller if caller is not None and caller.session == session else None
 
 
 def current_visitor() -> str:

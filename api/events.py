@@ -1,4 +1,4 @@
-"""REST routes for a session's events: pages, or a server-sent event stream (SSE)."""
+"""Serves a session's events: pages, or a server-sent event stream (SSE)."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
-from flask import Blueprint, Response, request
+from flask import Response, request
 
 from api import requests
 from api.auth import token_recheck
 from api.fanout import Cut, Fanout, StreamCut, Subscription
-from api.requests import StreamQuery
-from api.responses import answer
-from api.stream_limit import StreamLimit
+from api.serving import Call, current_api, serves
 from app.domain.states import ENDED
 from app.engine import Engine
 from app.errors import SessionUnknown, StoreAway
-from app.queries.outputs import OutputCursor, OutputQueries, output_part
+from app.queries.outputs import OutputCursor, output_part
 from app.queries.sessions import Queries
+from leadhand.contract import sessions
+from leadhand.contract.operation import EVENT_STREAM
+from leadhand.contract.sessions import StreamQuery
 from leadhand.models.views import Event, Page, position
 
 #: The position before the first event.
 BEGINNING = "0-0"
 #: The type of the first event, unless it was trimmed.
 FIRST = "session.created"
-STREAM = "text/event-stream"
 #: Interval of keep-alive comments.
 KEEP_ALIVE_S = 15.0
 #: Interval between two reads of output, and how long after the end the last of it may come.
@@ -42,46 +42,42 @@ BACKLOG = 500
 SEND_TIMEOUT_S = 20.0
 
 
-class Events:
-    """Serves pages and streams of events; the number of streams is limited."""
+@serves(sessions.EVENTS)
+def of_session(engine: Engine, call: Call, asked: StreamQuery) -> Response | Page[Event]:
+    """Returns a page, or a stream, of a session's events."""
+    last = requests.last_event_id() or asked.after or BEGINNING
+    engine.queries.session(call.session)
+    if request.accept_mimetypes.best_match(["application/json", EVENT_STREAM]) == EVENT_STREAM:
+        return _stream(engine, call.session, after=last, with_output=asked.output)
+    events = engine.queries.events(call.session, after=last, limit=asked.limit)
+    more = events[-1].id if len(events) == asked.limit else None
+    return Page[Event](items=events, next=more)
 
-    def __init__(
-        self, queries: Queries, outputs: OutputQueries, fanout: Fanout, streams: StreamLimit
-    ) -> None:
-        self._queries = queries
-        self._outputs = outputs
-        self._fanout = fanout
-        self._streams = streams
 
-    def of_session(self, session: str) -> Response:
-        """GET .../events: return a page, or a stream, of a session's events."""
-        asked = requests.query(StreamQuery)
-        last = requests.last_event_id() or asked.after or BEGINNING
-        self._queries.session(session)
-        if request.accept_mimetypes.best_match(["application/json", STREAM]) == STREAM:
-            return self._stream(session, after=last, with_output=asked.output)
-        events = self._queries.events(session, after=last, limit=asked.limit)
-        more = events[-1].id if len(events) == asked.limit else None
-        return answer(Page[Event](items=events, next=more))
+def _stream(engine: Engine, session: str, *, after: str, with_output: bool) -> Response:
+    api = current_api()
+    api.streams.take()
+    held = ExitStack()
+    held.callback(api.streams.release)
+    _give_up_on_stuck_clients()
+    stream = EventStream(
+        engine.queries,
+        api.fanout,
+        session,
+        after=after,
+        admitted=token_recheck(),
+        output=engine.outputs.follow(session) if with_output else None,
+    )
+    return stream_response(stream.frames(), held.close)
 
-    def _stream(self, session: str, *, after: str, with_output: bool) -> Response:
-        self._streams.take()
-        held = ExitStack()
-        held.callback(self._streams.release)
-        _give_up_on_stuck_clients()
-        stream = EventStream(
-            self._queries,
-            self._fanout,
-            session,
-            after=after,
-            admitted=token_recheck(),
-            output=self._outputs.follow(session) if with_output else None,
-        )
-        response = Response(stream.frames(), mimetype=STREAM)
-        response.headers["Cache-Control"] = "no-store"
-        response.headers["X-Accel-Buffering"] = "no"
-        response.call_on_close(held.close)
-        return response
+
+def stream_response(frames: Iterator[str], on_close: Callable[[], object]) -> Response:
+    """Returns a response that sends an event stream; no proxy may keep any of it."""
+    response = Response(frames, content_type=EVENT_STREAM)
+    response.headers["Cache-Control"] = "no-store"
+    response.headers["X-Accel-Buffering"] = "no"
+    response.call_on_close(on_close)
+    return response
 
 
 class EventStream:
@@ -211,14 +207,6 @@ def _is_missing(oldest: Event, *, after: str) -> bool:
     if after == BEGINNING:
         return oldest.type != FIRST
     return position(oldest.id) > position(after)
-
-
-def blueprint(engine: Engine, fanout: Fanout, streams: StreamLimit) -> Blueprint:
-    """Returns the Flask blueprint with the routes of event streams and pages of events."""
-    events = Events(engine.queries, engine.outputs, fanout, streams)
-    routes = Blueprint("events", __name__, url_prefix="/v1/sessions")
-    routes.add_url_rule("/<session>/events", "of_session", events.of_session)
-    return routes
 
 
 def _give_up_on_stuck_clients() -> None:

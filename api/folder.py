@@ -3,35 +3,23 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated
 from urllib.parse import unquote_to_bytes
 
 from flask import request
-from pydantic import Field
 
-from api import requests
 from api.auth import current_caller, may_bring_commands
 from api.problem_types import forbidden, malformed
 from app.engine import Engine
 from app.operations.submission.drafts import Found
+from leadhand.contract.flows import LONGEST, FolderQuery
 from leadhand.models.definition_folder import FOLDER_HEADER
-
-#: The longest path.
-_LONGEST = 4096
-
-
-class FolderQuery(requests.Query):
-    """The folder whose agents, flows and tools are listed."""
-
-    #: An absolute path; only the embedded services of a user look at folders.
-    folder: Annotated[str, Field(pattern=r"^/[^\x00-\x1f]*$", max_length=_LONGEST)] | None = None
 
 
 def folder_of_command() -> str:
     """Returns the folder that a request's header names; '' if it has none. Raises Refused."""
     given = request.headers.get(FOLDER_HEADER, "")
     folder = os.fsdecode(unquote_to_bytes(given))
-    if given and (not folder.startswith("/") or "\0" in folder or len(folder) > _LONGEST):
+    if given and (not folder.startswith("/") or "\0" in folder or len(folder) > LONGEST):
         hint = "give an absolute path, percent-encoded, or leave it out"
         raise malformed(f"the {FOLDER_HEADER} cannot be used", field=FOLDER_HEADER, hint=hint)
     return folder

@@ -1,72 +1,57 @@
-"""REST routes for a session's inbox: read it, take messages out, send hints, notify the parent."""
+"""Serves the operations on inboxes and questions: read, take messages out, send hints."""
 
 from __future__ import annotations
 
-from flask import Blueprint, Response
-
-from api import requests
 from api.auth import current_caller, current_visitor
-from api.requests import NoQuery
-from api.responses import answer
+from api.serving import Call, serves
 from app.engine import Engine
 from app.queries.inbox import message_view
-from leadhand.models.views import InboxMessage, Page
+from leadhand.contract import messages
+from leadhand.contract.bodies import NoBody
+from leadhand.models.views import InboxMessage, Page, QuestionView
 
 
-class Inbox:
-    """One method per route."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-
-    def list_all(self, session: str) -> Response:
-        """GET .../inbox: list the messages of a session's inbox."""
-        asked = requests.query(requests.InboxQuery)
-        return answer(
-            self._engine.messages.page(
-                session, unread=asked.unread, limit=asked.limit, cursor=asked.cursor
-            )
-        )
-
-    def take(self, session: str) -> Response:
-        """POST .../inbox/read: mark unread messages (at most 100) as read; return them."""
-        requests.query(NoQuery)
-        requests.body(requests.NoBody)
-        taken = self._engine.inbox.take(
-            session, by=current_visitor(), idempotency_key=requests.idempotency_key()
-        )
-        return answer(Page[InboxMessage](items=[message_view(message) for message in taken]))
-
-    def notify_parent(self, session: str) -> Response:
-        """POST .../inbox: send a message of the session to its parent."""
-        requests.query(NoQuery)
-        asked = requests.body(requests.Notify)
-        message = self._engine.inbox.notify_parent(
-            session,
-            asked.status,
-            asked.message,
-            pr_number=asked.pr_number,
-            by=current_caller(),
-            idempotency_key=requests.idempotency_key(),
-        )
-        return answer(message_view(message), 201)
-
-    def hint(self, session: str) -> Response:
-        """POST .../hints: send a hint to the session's next turn."""
-        requests.query(NoQuery)
-        asked = requests.body(requests.Hint)
-        message = self._engine.inbox.hint(
-            session, asked.text, by=current_visitor(), idempotency_key=requests.idempotency_key()
-        )
-        return answer(message_view(message), 201)
+@serves(messages.INBOX)
+def list_all(engine: Engine, call: Call, asked: messages.InboxQuery) -> Page[InboxMessage]:
+    """Lists the messages of a session's inbox."""
+    return engine.messages.page(
+        call.session, unread=asked.unread, limit=asked.limit, cursor=asked.cursor
+    )
 
 
-def blueprint(engine: Engine) -> Blueprint:
-    """Returns the Flask blueprint with the routes of inboxes and hints."""
-    inbox = Inbox(engine)
-    routes = Blueprint("inbox", __name__, url_prefix="/v1/sessions/<session>")
-    routes.add_url_rule("/inbox", "listed", inbox.list_all)
-    routes.add_url_rule("/inbox", "notify_parent", inbox.notify_parent, methods=["POST"])
-    routes.add_url_rule("/inbox/read", "take", inbox.take, methods=["POST"])
-    routes.add_url_rule("/hints", "hint", inbox.hint, methods=["POST"])
-    return routes
+@serves(messages.TAKE_MESSAGES)
+def take(engine: Engine, call: Call, _: NoBody) -> Page[InboxMessage]:
+    """Marks unread messages (at most 100) as read; returns them."""
+    taken = engine.inbox.take(call.session, by=current_visitor(), idempotency_key=call.key)
+    return Page[InboxMessage](items=[message_view(message) for message in taken])
+
+
+@serves(messages.NOTIFY_PARENT)
+def notify_parent(engine: Engine, call: Call, asked: messages.Notify) -> InboxMessage:
+    """Sends a message of the session to its parent."""
+    message = engine.inbox.notify_parent(
+        call.session,
+        asked.status,
+        asked.message,
+        pr_number=asked.pr_number,
+        by=current_caller(),
+        idempotency_key=call.key,
+    )
+    return message_view(message)
+
+
+@serves(messages.HINT)
+def hint(engine: Engine, call: Call, asked: messages.Hint) -> InboxMessage:
+    """Sends a hint to the session's next turn."""
+    message = engine.inbox.hint(
+        call.session, asked.text, by=current_visitor(), idempotency_key=call.key
+    )
+    return message_view(message)
+
+
+@serves(messages.QUESTIONS)
+def questions(engine: Engine, _: Call, asked: messages.QuestionsQuery) -> Page[QuestionView]:
+    """Lists the open questions, of all sessions or of one and its children."""
+    if asked.session is not None:
+        return engine.questions.of_tree(asked.session, limit=asked.limit)
+    return engine.questions.page(limit=asked.limit, cursor=asked.cursor)

@@ -61,3 +61,16 @@ def attachment(text: str, media_type: str, name: str) -> Response:
     response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
     response.headers["Cache-Control"] = "no-store"
     return response
+
+
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+
+
+def drawing_response(text: str, media_type: str) -> Response:
+    """Returns a drawing (SVG or text) as a response that is forbidden to load or run anything."""
+    response = Response(text)
+    response.headers["Content-Type"] = media_type
+    response.headers["Cache-Control"] = "no-store"
+    response.headers["X-Content-Type-Options"] = "nosniff"
+    response.headers["Content-Security-Policy"] = _POLICY
+    return response

@@ -1,8 +1,11 @@
-"""REST routes for sessions: submit, read, control and delete."""
+"""Serves the operations on sessions: submit, read, control and delete."""
 
 from __future__ import annotations
 
-from flask import Blueprint, Response
+from typing import Any
+
+from flask import Response
+from pydantic import JsonValue
 
 from api import requests
 from api.auth import (
@@ -11,291 +14,253 @@ from api.auth import (
     current_caller,
     current_owner,
     may_bring_commands,
+    own_caller,
 )
-from api.batch.routes import submit_batch
-from api.documents import submitted_document
+from api.documents import parse_document
 from api.folder import folder_of_command
-from api.requests import NoQuery, PageQuery, SessionsQuery, SubmitQuery
-from api.responses import JSON_LINES, MARKDOWN, answer, attachment, session_answer
-from api.steps.verbs import StepVerbs
+from api.problem_types import invalid
+from api.responses import MARKDOWN, answer, attachment, drawing_response, session_answer
+from api.serving import Call, serves
 from api.store import current_workers
 from app.domain.control import Control
 from app.engine import Engine
 from app.operations.bulk import How
-from leadhand.models.documents import Budget
+from leadhand.contract import messages, sessions
+from leadhand.contract.bodies import NoBody, NoQuery, PageQuery
+from leadhand.contract.operation import JSON_LINES
+from leadhand.contract.sessions import ParentEnd, SubmitQuery
 from leadhand.models.forms import GivenAnswer
-from leadhand.models.views import OutputView, Page, SessionView
+from leadhand.models.problems import FieldProblem
+from leadhand.models.views import (
+    BulkView,
+    DiffsPage,
+    ExplainView,
+    LedgerEntry,
+    OutputView,
+    Page,
+    ReceiptView,
+    ResultView,
+    SessionView,
+    StepsPage,
+    TreeView,
+)
 
 
-class Sessions:
-    """One method per route."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-
-    def submit(self) -> Response:
-        """POST /v1/sessions: create a session from a document; a child if a step sends it."""
-        caller = current_caller()
-        policy = requests.query(SubmitQuery).policy_for(is_child=caller is not None)
-        key = requests.idempotency_key()
-        document = submitted_document(self._engine)
-        free = may_bring_commands(self._engine)
-        allow(document, free=free)
-        workers = current_workers()
-        if caller is not None:
-            submitted = self._engine.spawner.document(
-                caller, document, key=key, on_parent_end=policy, workers=workers
-            )
-        else:
-            submitted = self._engine.submit.document(
-                document,
-                idempotency_key=key,
-                owner=current_owner(),
-                free=free,
-                folder=folder_of_command(),
-                workers=workers,
-            )
-        view = self._engine.queries.submitted(submitted.session, submitted.made)
-        view = self._with_work_token(view)
-        location = f"/v1/sessions/{submitted.session}"
-        return session_answer(view, 202, headers={"Location": location})
-
-    def batch(self) -> Response:
-        """POST /v1/sessions/batch: create sessions from many documents."""
-        return submit_batch(self._engine)
-
-    def list_all(self) -> Response:
-        """GET /v1/sessions: return one page of the sessions that match a filter."""
-        asked = requests.query(SessionsQuery)
-        page = self._engine.queries.sessions(asked.wanted(), limit=asked.limit, cursor=asked.cursor)
-        if not page.items:  # an emptied store lists nothing
-            self._engine.guard.check()
-        return answer(page)
-
-    def bulk(self) -> Response:
-        """POST /v1/sessions/bulk: apply a verb to all sessions of a filter, or preview that."""
-        requests.query(NoQuery)
-        asked = requests.body(requests.Bulk)
-        if asked.dry_run:
-            return answer(self._engine.bulk.preview(asked.verb, asked.filter, cursor=asked.cursor))
-        free = may_bring_commands(self._engine)
-        how = How(asked.verb, reason=asked.reason, force=asked.force, free=free)
-        if asked.token is not None:
-            return answer(self._engine.bulk.carry_out_token(how, asked.token))
-        return answer(self._engine.bulk.carry_out(how, asked.filter, cursor=asked.cursor))
-
-    def one(self, session: str) -> Response:
-        """GET /v1/sessions/ID: show a session."""
-        requests.query(NoQuery)
-        return session_answer(self._engine.queries.session(session))
-
-    def export(self, session: str) -> Response:
-        """GET .../export: download all data of a session, or only its iterations as JSON lines."""
-        asked = requests.query(requests.ExportQuery)
-        exported = self._engine.queries.export(session)
-        if asked.part == "all":
-            return attachment(exported.model_dump_json(), "application/json", f"{session}.json")
-        lines = "".join(f"{entry.model_dump_json()}\n" for entry in exported.ledger)
-        return attachment(lines, JSON_LINES, f"{session}.jsonl")
-
-    def result(self, session: str) -> Response:
-        """GET .../result: show the result of an ended session."""
-        requests.query(NoQuery)
-        return answer(self._engine.queries.result(session))
-
-    def steps(self, session: str) -> Response:
-        """GET .../steps: return one page of a session's steps."""
-        asked = requests.query(PageQuery)
-        return answer(self._engine.queries.steps(session, limit=asked.limit, cursor=asked.cursor))
-
-    def ledger(self, session: str) -> Response:
-        """GET .../ledger: return one page of a session's iterations, with their verdicts."""
-        asked = requests.query(PageQuery)
-        return answer(self._engine.queries.ledger(session, limit=asked.limit, cursor=asked.cursor))
-
-    def diffs(self, session: str) -> Response:
-        """GET .../diffs: return one page of the file changes that a session's doers made."""
-        asked = requests.query(requests.DiffsQuery)
-        return answer(
-            self._engine.queries.diffs(
-                session, iteration=asked.iteration, limit=asked.limit, cursor=asked.cursor
-            )
+@serves(sessions.SUBMIT)
+def submit(engine: Engine, call: Call, given: JsonValue) -> SessionView:
+    """Creates a session from a document; a child if a step sends it."""
+    caller = current_caller()
+    policy = parent_end(call.query, is_child=caller is not None)
+    document = parse_document(given, engine)
+    free = may_bring_commands(engine)
+    allow(document, free=free)
+    workers = current_workers()
+    if caller is not None:
+        submitted = engine.spawner.document(
+            caller, document, key=call.key, on_parent_end=policy, workers=workers
         )
-
-    def output(self, session: str) -> Response:
-        """GET .../output: return the live output of the latest attempts, of one step or of all."""
-        asked = requests.query(requests.OutputQuery)
-        found = self._engine.outputs.outputs(session, step=asked.step, limit=asked.limit)
-        return answer(Page[OutputView](items=found))
-
-    def receipt(self, session: str) -> Response:
-        """GET .../receipt: show the attempts that the last stop, exit or abort ended."""
-        requests.query(NoQuery)
-        return answer(self._engine.receipts.receipt(session))
-
-    def tree(self, session: str) -> Response:
-        """GET .../tree: list a session and all its descendants."""
-        asked = requests.query(requests.TreeQuery)
-        return answer(self._engine.trees.tree(session, limit=asked.limit))
-
-    def explain(self, session: str) -> Response:
-        """GET .../explain: explain why a session waits or ended."""
-        requests.query(NoQuery)
-        return answer(self._engine.explainer.explain(session))
-
-    def transcript(self, session: str) -> Response:
-        """GET .../transcript: return a page of a session's transcript, or all of it as Markdown."""
-        asked = requests.query(requests.TranscriptQuery)
-        if asked.format == "markdown":
-            text = "".join(self._engine.queries.transcript_text(session))
-            return attachment(text, MARKDOWN, f"{session}.md")
-        return answer(
-            self._engine.queries.transcript(session, limit=asked.limit, cursor=asked.cursor)
+    else:
+        submitted = engine.submit.document(
+            document,
+            idempotency_key=call.key,
+            owner=current_owner(),
+            free=free,
+            folder=folder_of_command(),
+            workers=workers,
         )
-
-    def stop(self, session: str) -> Response:
-        """POST .../stop: interrupt a session so that it can be resumed."""
-        requests.body(requests.NoBody)
-        return self._control(session, "stop")
-
-    def resume(self, session: str) -> Response:
-        """POST .../resume: resume a stopped or failed session, by the old or new flow file."""
-        asked = requests.body(requests.Resume)
-        if asked.as_ == "old":
-            return self._control(
-                session,
-                "resume",
-                max_iterations=asked.max_iterations,
-                budget=asked.budget,
-                after=asked.position,
-                accept_protected=asked.accept_protected,
-            )
-        requests.query(NoQuery)
-        view = self._engine.migration.resume_as_new(
-            session,
-            max_iterations=asked.max_iterations,
-            budget=asked.budget,
-            after=asked.position,
-            seen=requests.if_match(),
-            free=may_bring_commands(self._engine),
-            accept_protected=asked.accept_protected,
-        )
-        return session_answer(view, 202)
-
-    def exit(self, session: str) -> Response:
-        """POST .../exit: end a session whose task cannot succeed, with a reason."""
-        return self._control(session, "exit", reason=requests.body(requests.Exit).reason)
-
-    def abort(self, session: str) -> Response:
-        """POST .../abort: cancel the running steps and end the session for good."""
-        return self._control(session, "abort", reason=requests.body(requests.Abort).reason)
-
-    def answers(self, session: str) -> Response:
-        """POST .../answers: send a person's answer to a question that a session asks."""
-        asked = requests.body(requests.Answers)
-        requests.query(NoQuery)
-        given = GivenAnswer(text=asked.text, choice=asked.choice, fields=asked.fields)
-        view = self._engine.answers.give(session, given, address=asked.address, by=current_author())
-        return session_answer(view, 202)
-
-    def annotate(self, session: str) -> Response:
-        """PATCH /v1/sessions/ID: set its title and note, and whether lists hide it."""
-        asked = requests.body(requests.Annotation)
-        requests.query(NoQuery)
-        view = self._engine.annotations.annotate(
-            session, title=asked.title, note=asked.note, archived=asked.archived
-        )
-        return session_answer(view)
-
-    def rehome(self, session: str) -> Response:
-        """POST .../rehome: move a session to another place (a worker's host)."""
-        asked = requests.body(requests.Rehome)
-        requests.query(NoQuery)
-        return session_answer(
-            self._engine.control.rehome(session, asked.place, seen=requests.if_match()), 202
-        )
-
-    def delete(self, session: str) -> Response:
-        """DELETE /v1/sessions/ID: delete an ended session; with `force` abort it first."""
-        asked = requests.query(requests.DeleteQuery)
-        view = self._engine.deletion.delete(session, force=asked.force, seen=requests.if_match())
-        return Response(status=204) if view is None else session_answer(view, 202)
-
-    def _control(
-        self,
-        session: str,
-        verb: Control,
-        *,
-        reason: str = "",
-        max_iterations: int | None = None,
-        budget: Budget | None = None,
-        after: str | None = None,
-        accept_protected: bool = False,
-    ) -> Response:
-        requests.query(NoQuery)
-        caller = current_caller()
-        view = self._engine.control.apply(
-            session,
-            verb,
-            reason=reason,
-            max_iterations=max_iterations,
-            budget=budget,
-            after=after,
-            accept_protected=accept_protected,
-            # The transition checks the attempt of a body that controls its own session.
-            by=caller if caller is not None and caller.session == session else None,
-            seen=requests.if_match(),
-            free=may_bring_commands(self._engine),
-        )
-        return session_answer(self._with_work_token(view) if verb == "resume" else view, 202)
-
-    def _with_work_token(self, view: SessionView) -> SessionView:
-        """The session with the token for its local steps, if it has such steps."""
-        token = self._engine.local_work.token(view.id) if view.kind == "graph" else None
-        return view if token is None else view.model_copy(update={"work_token": token})
+    view = engine.queries.submitted(submitted.session, submitted.made)
+    return _with_work_token(engine, view)
 
 
-def questions_blueprint(engine: Engine) -> Blueprint:
-    """Returns the Flask blueprint with the route that lists open questions."""
-    routes = Blueprint("questions", __name__, url_prefix="/v1/questions")
-
-    def list_all() -> Response:
-        asked = requests.query(requests.QuestionsQuery)
-        if asked.session is not None:
-            return answer(engine.questions.of_tree(asked.session, limit=asked.limit))
-        return answer(engine.questions.page(limit=asked.limit, cursor=asked.cursor))
-
-    routes.add_url_rule("", "listed", list_all)
-    return routes
+def parent_end(query: SubmitQuery, *, is_child: bool) -> ParentEnd:
+    """Returns what becomes of a child at its parent's end. Raises Refused if it is no child."""
+    if query.on_parent_end is not None and not is_child:
+        message = "only a session that a doer or checker starts has a parent; leave it out"
+        fault = FieldProblem(field="on_parent_end", message=message, place="query")
+        raise invalid((fault.model_copy(update={"value": query.on_parent_end}),))
+    return query.on_parent_end or "abort"
 
 
-def blueprint(engine: Engine) -> Blueprint:
-    """Returns the Flask blueprint with the routes of sessions."""
-    sessions = Sessions(engine)
-    routes = Blueprint("sessions", __name__, url_prefix="/v1/sessions")
-    routes.add_url_rule("", "submit", sessions.submit, methods=["POST"])
-    routes.add_url_rule("", "listed", sessions.list_all)
-    routes.add_url_rule("/batch", "batch", sessions.batch, methods=["POST"])
-    routes.add_url_rule("/bulk", "bulk", sessions.bulk, methods=["POST"])
-    routes.add_url_rule("/<session:session>", "one", sessions.one)
-    routes.add_url_rule("/<session:session>", "annotate", sessions.annotate, methods=["PATCH"])
-    routes.add_url_rule("/<session:session>", "delete", sessions.delete, methods=["DELETE"])
-    for read in (
-        sessions.result,
-        sessions.steps,
-        sessions.ledger,
-        sessions.receipt,
-        sessions.explain,
-        sessions.tree,
-        sessions.diffs,
-        sessions.output,
-        sessions.transcript,
-        sessions.export,
-    ):
-        routes.add_url_rule(f"/<session>/{read.__name__}", read.__name__, read)
-    for verb in (
-        sessions.stop, sessions.resume, sessions.exit, sessions.abort, sessions.rehome,
-        sessions.answers, *StepVerbs(engine).routes,
-    ):  # fmt: skip
-        routes.add_url_rule(f"/<session>/{verb.__name__}", verb.__name__, verb, methods=["POST"])
-    return routes
+@serves(sessions.LIST)
+def list_all(engine: Engine, _: Call, asked: sessions.SessionsQuery) -> Page[SessionView]:
+    """Returns one page of the sessions that match a filter."""
+    page = engine.queries.sessions(asked.wanted(), limit=asked.limit, cursor=asked.cursor)
+    if not page.items:  # an emptied store lists nothing
+        engine.guard.check()
+    return page
+
+
+@serves(sessions.BULK)
+def bulk(engine: Engine, _: Call, asked: sessions.Bulk) -> BulkView:
+    """Applies a verb to all sessions of a filter, or previews that."""
+    if asked.dry_run:
+        return engine.bulk.preview(asked.verb, asked.filter, cursor=asked.cursor)
+    how = How(asked.verb, reason=asked.reason, force=asked.force, free=may_bring_commands(engine))
+    if asked.token is not None:
+        return engine.bulk.carry_out_token(how, asked.token)
+    return engine.bulk.carry_out(how, asked.filter, cursor=asked.cursor)
+
+
+@serves(sessions.SHOW)
+def show(engine: Engine, call: Call, _: NoQuery) -> SessionView:
+    """Shows a session."""
+    return engine.queries.session(call.session)
+
+
+@serves(sessions.EXPORT)
+def export(engine: Engine, call: Call, asked: sessions.ExportQuery) -> Response:
+    """Downloads all data of a session, or only its iterations as JSON lines."""
+    exported = engine.queries.export(call.session)
+    if asked.part == "all":
+        text = exported.model_dump_json()
+        return attachment(text, "application/json", f"{call.session}.json")
+    lines = "".join(f"{entry.model_dump_json()}\n" for entry in exported.ledger)
+    return attachment(lines, JSON_LINES, f"{call.session}.jsonl")
+
+
+@serves(sessions.RESULT)
+def result(engine: Engine, call: Call, _: NoQuery) -> ResultView:
+    """Shows the result of an ended session."""
+    return engine.queries.result(call.session)
+
+
+@serves(sessions.STEPS)
+def steps(engine: Engine, call: Call, asked: PageQuery) -> StepsPage:
+    """Returns one page of a session's steps."""
+    return engine.queries.steps(call.session, limit=asked.limit, cursor=asked.cursor)
+
+
+@serves(sessions.LEDGER)
+def ledger(engine: Engine, call: Call, asked: PageQuery) -> Page[LedgerEntry]:
+    """Returns one page of a session's iterations, with their verdicts."""
+    return engine.queries.ledger(call.session, limit=asked.limit, cursor=asked.cursor)
+
+
+@serves(sessions.DIFFS)
+def diffs(engine: Engine, call: Call, asked: sessions.DiffsQuery) -> DiffsPage:
+    """Returns one page of the file changes that a session's doers made."""
+    return engine.queries.diffs(
+        call.session, iteration=asked.iteration, limit=asked.limit, cursor=asked.cursor
+    )
+
+
+@serves(sessions.OUTPUT)
+def output(engine: Engine, call: Call, asked: sessions.OutputQuery) -> Page[OutputView]:
+    """Returns the live output of the latest attempts, of one step or of all."""
+    found = engine.outputs.outputs(call.session, step=asked.step, limit=asked.limit)
+    return Page[OutputView](items=found)
+
+
+@serves(sessions.RECEIPT)
+def receipt(engine: Engine, call: Call, _: NoQuery) -> ReceiptView:
+    """Shows the attempts that the last stop, exit or abort ended."""
+    return engine.receipts.receipt(call.session)
+
+
+@serves(sessions.TREE)
+def tree(engine: Engine, call: Call, asked: sessions.TreeQuery) -> TreeView:
+    """Lists a session and all its descendants."""
+    return engine.trees.tree(call.session, limit=asked.limit)
+
+
+@serves(sessions.EXPLAIN)
+def explain(engine: Engine, call: Call, _: NoQuery) -> ExplainView:
+    """Explains why a session waits or ended."""
+    return engine.explainer.explain(call.session)
+
+
+@serves(sessions.TRANSCRIPT)
+def transcript(engine: Engine, call: Call, asked: sessions.TranscriptQuery) -> Response:
+    """Returns a page of a session's transcript, or all of it as Markdown."""
+    if asked.format == "markdown":
+        text = "".join(engine.queries.transcript_text(call.session))
+        return attachment(text, MARKDOWN, f"{call.session}.md")
+    return answer(engine.queries.transcript(call.session, limit=asked.limit, cursor=asked.cursor))
+
+
+@serves(sessions.DRAWING)
+def drawing(engine: Engine, call: Call, asked: sessions.DrawingQuery) -> Response:
+    """Draws a session."""
+    if asked.format == "text":
+        text = engine.drawings.text(call.session, asked.width)
+        return drawing_response(text, sessions.PLAIN_TEXT)
+    return drawing_response(engine.drawings.svg(call.session), sessions.SVG)
+
+
+@serves(sessions.STOP)
+def stop(engine: Engine, call: Call, _: NoBody) -> SessionView:
+    """Interrupts a session so that it can be resumed."""
+    return _control(engine, call, "stop")
+
+
+@serves(sessions.RESUME)
+def resume(engine: Engine, call: Call, asked: sessions.Resume) -> SessionView:
+    """Resumes a stopped or failed session, by the old or new flow file."""
+    limits: dict[str, Any] = {
+        "max_iterations": asked.max_iterations,
+        "budget": asked.budget,
+        "after": asked.position,
+        "accept_protected": asked.accept_protected,
+    }
+    if asked.as_ == "old":
+        return _with_work_token(engine, _control(engine, call, "resume", **limits))
+    seen, free = requests.if_match(), may_bring_commands(engine)
+    return engine.migration.resume_as_new(call.session, seen=seen, free=free, **limits)
+
+
+@serves(sessions.EXIT)
+def exit_session(engine: Engine, call: Call, asked: sessions.Exit) -> SessionView:
+    """Ends a session whose task cannot succeed, with a reason."""
+    return _control(engine, call, "exit", reason=asked.reason)
+
+
+@serves(sessions.ABORT)
+def abort(engine: Engine, call: Call, asked: sessions.Abort) -> SessionView:
+    """Cancels the running steps and ends the session for good."""
+    return _control(engine, call, "abort", reason=asked.reason)
+
+
+@serves(messages.ANSWER)
+def answer_question(engine: Engine, call: Call, asked: messages.Answers) -> SessionView:
+    """Sends a person's answer to a question that a session asks."""
+    given = GivenAnswer(text=asked.text, choice=asked.choice, fields=asked.fields)
+    return engine.answers.give(call.session, given, address=asked.address, by=current_author())
+
+
+@serves(sessions.ANNOTATE)
+def annotate(engine: Engine, call: Call, asked: sessions.Annotation) -> SessionView:
+    """Sets a session's title and note, and whether lists hide it."""
+    return engine.annotations.annotate(
+        call.session, title=asked.title, note=asked.note, archived=asked.archived
+    )
+
+
+@serves(sessions.REHOME)
+def rehome(engine: Engine, call: Call, asked: sessions.Rehome) -> SessionView:
+    """Moves a session to another place (a worker's host)."""
+    return engine.control.rehome(call.session, asked.place, seen=requests.if_match())
+
+
+@serves(sessions.DELETE)
+def delete(engine: Engine, call: Call, asked: sessions.DeleteQuery) -> Response | None:
+    """Deletes an ended session; with `force` aborts it first."""
+    view = engine.deletion.delete(call.session, force=asked.force, seen=requests.if_match())
+    return None if view is None else session_answer(view, 202)
+
+
+def _control(engine: Engine, call: Call, verb: Control, **options: Any) -> SessionView:
+    return engine.control.apply(
+        call.session,
+        verb,
+        # The transition checks the attempt of a body that controls its own session.
+        by=own_caller(call.session),
+        seen=requests.if_match(),
+        free=may_bring_commands(engine),
+        **options,
+    )
+
+
+def _with_work_token(engine: Engine, view: SessionView) -> SessionView:
+    """The session with the token for its local steps, if it has such steps."""
+    token = engine.local_work.token(view.id) if view.kind == "graph" else None
+    return view if token is None else view.model_copy(update={"work_token": token})

@@ -1,34 +1,28 @@
-"""REST routes for the store's identity, and the check of each request against it."""
+"""Serves the operations on the store's identity, and checks each request against it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
 
-from flask import Blueprint, Flask, Response, g, request
-from pydantic import Field
+from flask import Flask, g, request
 
-from api import requests
-from api.responses import answer
-from api.scopes import PUBLIC
+from api.serving import Call, serves
 from app.engine import Engine
 from app.errors import SessionUnknown
-from leadhand.models.views import WorkerView
+from leadhand.contract import fleet, sessions
+from leadhand.contract.bodies import NoQuery
+from leadhand.contract.operations import OPERATIONS
+from leadhand.models.views import StoreView, WorkerView
 
-#: Endpoints that respond even if the store is not the expected one.
-ALWAYS = PUBLIC | {"store.show", "store.accept"}
-#: Endpoints that need the live workers, which are read with the store's identity.
-WITH_WORKERS = frozenset({"sessions.submit"})
+#: Operations that respond even if the store is not the expected one.
+ALWAYS = {
+    *(name for name, one in OPERATIONS.items() if one.scope is None),
+    fleet.STORE.name,
+    fleet.ACCEPT_STORE.name,
+}
+#: Operations that need the live workers, which are read with the store's identity.
+WITH_WORKERS = {sessions.SUBMIT.name}
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
-
-
-class AcceptBody(requests.Body):
-    """What to accept; without options, an older state of the same store."""
-
-    #: An empty Redis, or another store than before.
-    new: bool = False
-    #: A further id that the store succeeds, for a worker that remembers another id than the API.
-    replaces: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")] | None = None
 
 
 def install(flask: Flask, engine: Engine) -> None:
@@ -54,7 +48,7 @@ def install(flask: Flask, engine: Engine) -> None:
 def current_workers() -> Sequence[WorkerView]:
     """Returns the live workers that the check of this request's store has read.
 
-    Only endpoints of WITH_WORKERS have them.
+    Only operations of WITH_WORKERS have them.
     """
     workers: Sequence[WorkerView] = g.workers
     return workers
@@ -66,20 +60,14 @@ def check_unknown(engine: Engine, error: Exception) -> None:
         engine.guard.check()
 
 
-def blueprint(engine: Engine) -> Blueprint:
-    """Returns the Flask blueprint of routes that show and accept the identity of Redis's data."""
-    routes = Blueprint("store", __name__, url_prefix="/v1/store")
+@serves(fleet.STORE)
+def show(engine: Engine, _call: Call, _: NoQuery) -> StoreView:
+    """Shows the identity of Redis's data."""
+    view = engine.guard.check_and_view()
+    return view.model_copy(update={"warnings": list(engine.troubles.warnings)})
 
-    def show() -> Response:
-        requests.query(requests.NoQuery)
-        view = engine.guard.check_and_view()
-        return answer(view.model_copy(update={"warnings": list(engine.troubles.warnings)}))
 
-    def accept() -> Response:
-        requests.query(requests.NoQuery)
-        asked = requests.body(AcceptBody)
-        return answer(engine.guard.accept(new=asked.new, replaces=asked.replaces))
-
-    routes.add_url_rule("", "show", show)
-    routes.add_url_rule("/accept", "accept", accept, methods=["POST"])
-    return routes
+@serves(fleet.ACCEPT_STORE)
+def accept(engine: Engine, _: Call, asked: fleet.AcceptBody) -> StoreView:
+    """Accepts the data in Redis as those of the fleet."""
+    return engine.guard.accept(new=asked.new, replaces=asked.replaces)

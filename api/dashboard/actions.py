@@ -6,12 +6,12 @@ from typing import Literal
 
 from flask import Blueprint, Response, request
 
-from api import requests
 from api.auth import current_author, current_visitor, may_bring_commands
 from api.dashboard.panels.answer_fields import given_answer
 from api.dashboard.replies import done, go_to, late, missing, read_form
 from app.engine import Engine
 from app.errors import AnswerUnwanted
+from leadhand.contract import sessions
 from leadhand.models.views import QuestionView
 
 _DONE = {
@@ -33,7 +33,7 @@ class Actions:
         reason = request.form.get("reason", "").strip()
         if verb == "exit" and not reason:
             raise missing("reason", "say why it exits")
-        asked = read_form(requests.Resume) if verb == "resume" else requests.Resume()
+        asked = read_form(sessions.Resume) if verb == "resume" else sessions.Resume()
         view = self._engine.control.apply(
             session,
             verb,

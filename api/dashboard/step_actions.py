@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from flask import Blueprint, Response, request
 
-from api import requests
 from api.auth import current_author, may_bring_commands
 from api.dashboard.replies import done, go_to, read_form
-from api.steps import bodies
-from api.steps.copies import make_fork, make_rerun
+from api.steps import make_fork, make_rerun
 from app.engine import Engine
+from leadhand.contract import sessions
 
 #: Maximum length of an idempotency key that a form sends.
 _KEY = 120
@@ -23,14 +22,14 @@ class StepActions:
 
     def retry(self, session: str) -> Response:
         """POST .../retry: run a step again, and all steps that depend on it."""
-        asked = read_form(requests.Retry)
+        asked = read_form(sessions.Retry)
         free = may_bring_commands(self._engine)
         self._engine.step_verbs.retry(session, asked.step, free=free)
         return done(f"{asked.step} of session {session} runs again.", session)
 
     def skip(self, session: str) -> Response:
         """POST .../skip: skip a step; dependent steps run without its result."""
-        asked = read_form(requests.Skip)
+        asked = read_form(sessions.Skip)
         self._engine.skips.skip(
             session,
             asked.step,
@@ -42,13 +41,13 @@ class StepActions:
 
     def fork(self, session: str) -> Response:
         """POST .../fork: create a session that continues from a point of this one."""
-        asked = read_form(bodies.Fork)
+        asked = read_form(sessions.Fork)
         made = make_fork(self._engine, session, asked, key=_key())
         return go_to(f"/ui/sessions/{made.session}")
 
     def rerun(self, session: str) -> Response:
         """POST .../rerun: create a session from the document of this one."""
-        asked = read_form(bodies.Rerun)
+        asked = read_form(sessions.Rerun)
         made = make_rerun(self._engine, session, asked, key=_key())
         return go_to(f"/ui/sessions/{made.session}")
 

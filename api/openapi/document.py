@@ -1,4 +1,4 @@
-"""Generates the OpenAPI 3.1 document from routes, operations and models."""
+"""Generates the OpenAPI 3.1 document from operations and models."""
 
 from __future__ import annotations
 
@@ -8,23 +8,19 @@ from http import HTTPStatus
 from importlib.metadata import version
 from typing import Any, get_args, get_origin
 
-from flask import Flask
 from pydantic import BaseModel, TypeAdapter
 from pydantic.json_schema import DefsRef, GenerateJsonSchema
-from werkzeug.routing import Rule
 
-from api.openapi.operation import JSON, ApiResponse, Operation
 from api.openapi.schemas import WORD_SETS, with_comments, with_validators
-from api.operations import OPERATIONS
-from api.scopes import PUBLIC, scope_of
+from leadhand.contract.operation import JSON, ApiResponse, Operation
+from leadhand.contract.operations import OPERATIONS
 from leadhand.models.patterns import AGENT_SESSION, NAME, SHARED_NAME
 from leadhand.models.problems import MEDIA_TYPE, Problem
 
 Schema = dict[str, Any]
 
 _REF = "#/components/schemas/{model}"
-_PATH_PARAMETER = re.compile(r"<(?:[^:<>]+:)?(\w+)>")
-_CHOICE = re.compile(r"<any\(([^)]*)\):(\w+)>")
+_CHOICE = re.compile(r"any\(([^)]*)\)")
 #: Descriptions of problem responses by status.
 _REFUSALS = {
     400: "The request cannot be read.",
@@ -80,24 +76,14 @@ _PATH_SCHEMAS: Mapping[str, Schema] = {
 }
 
 
-def build_document(flask: Flask) -> Schema:
-    """Generates the OpenAPI document. Raises LookupError for an undescribed route."""
-    # The dashboard's routes are pages for a browser.
-    described = (one for one in flask.url_map.iter_rules() if not one.rule.startswith("/ui"))
-    rules = {(rule.endpoint, method): rule for rule in described
-             for method in (rule.methods or set()) - {"HEAD", "OPTIONS"}}  # fmt: skip
-    known = {(one.endpoint, one.method): one for one in OPERATIONS}
-    if missing := rules.keys() - known.keys():
-        raise LookupError(f"api/operations.py does not describe {sorted(missing)}")
-    made = _links(rules)
-    shapes = Shapes(one for pair, one in known.items() if pair in rules)
+def build_document() -> Schema:
+    """Generates the OpenAPI document of all operations."""
+    made = _links()
+    shapes = Shapes(OPERATIONS.values())
     paths: dict[str, Schema] = {}
-    for pair, one in known.items():
-        if pair in rules:
-            path = _PATH_PARAMETER.sub(r"{\1}", rules[pair].rule)
-            paths.setdefault(path, {})[one.method.lower()] = _operation(
-                one, rules[pair], shapes, made
-            )
+    for one in OPERATIONS.values():
+        of_path = paths.setdefault(one.template, {})
+        of_path[one.method.lower()] = _operation(one, shapes, made)
     return {
         "openapi": "3.1.0",
         "jsonSchemaDialect": "https://json-schema.org/draft/2020-12/schema",
@@ -118,7 +104,7 @@ def build_document(flask: Flask) -> Schema:
 class Shapes:
     """The schemas of all models."""
 
-    def __init__(self, operations: Iterable[Operation]) -> None:
+    def __init__(self, operations: Iterable[Operation[Any]]) -> None:
         asked: list[tuple[Any, str]] = [(one, "serialization") for one in (Problem, *WORD_SETS)]
         for one in operations:
             if one.body is not None:
@@ -166,19 +152,18 @@ def _references_in(schema: object) -> set[str]:
     return set(re.findall(r"#/components/schemas/([\w.-]+)", str(schema)))
 
 
-def _operation(one: Operation, rule: Rule, shapes: Shapes, made: Schema) -> Schema:
-    is_public = one.endpoint in PUBLIC
+def _operation(one: Operation[Any], shapes: Shapes, made: Schema) -> Schema:
     description: Schema = {
-        "operationId": one.endpoint,
+        "operationId": one.name,
         "summary": one.summary,
-        "tags": [one.endpoint.partition(".")[0]],
-        "responses": dict(sorted(_responses(one, rule, shapes, is_public=is_public).items())),
+        "tags": [one.name.partition(".")[0]],
+        "responses": dict(sorted(_responses(one, shapes).items())),
     }
-    if is_public:
+    if one.scope is None:
         description["security"] = []
     else:
-        description["description"] = f"Needs the scope `{scope_of(one.endpoint).value}`."
-    if parameters := [*_path(rule), *_query(one.query), *(_header(n) for n in one.headers)]:
+        description["description"] = f"Needs the scope `{one.scope.value}`."
+    if parameters := [*_path(one), *_query(one.query), *(_header(n) for n in one.headers)]:
         description["parameters"] = parameters
     if one.makes is not None:
         description["responses"][str(one.responses[0].status)]["links"] = made[one.makes]
@@ -188,22 +173,22 @@ def _operation(one: Operation, rule: Rule, shapes: Shapes, made: Schema) -> Sche
     return description
 
 
-def _links(rules: Mapping[tuple[str, str], Rule]) -> Schema:
+def _links() -> Schema:
     """OpenAPI links from a created resource to the operations that take its id."""
     found: Schema = {}
-    for (endpoint, _), rule in sorted(rules.items()):
-        for name in rule.arguments:
+    for endpoint, one in sorted(OPERATIONS.items()):
+        for name in one.parameters:
             parameters = {name: "$response.body#/id"}
             link = {"operationId": endpoint, "parameters": parameters}
             found.setdefault(name, {})[endpoint] = link
     return found
 
 
-def _responses(one: Operation, rule: Rule, shapes: Shapes, *, is_public: bool) -> Schema:
+def _responses(one: Operation[Any], shapes: Shapes) -> Schema:
     refused = set(one.refuses)
-    if not is_public:
+    if one.scope is not None:
         refused |= {401, 403, 503}
-    if rule.arguments:
+    if one.parameters:
         refused.add(404)
     if one.body is not None:
         refused |= {400, 413, 415, 422}
@@ -243,10 +228,10 @@ def _header(name: str) -> Schema:
     return {"name": name, "in": "header", "description": what, "schema": schema}
 
 
-def _path(rule: Rule) -> Iterable[Schema]:
-    choices = {name: words.split(", ") for words, name in _CHOICE.findall(rule.rule)}
-    for name in _PATH_PARAMETER.findall(rule.rule):
-        schema = {"enum": choices[name]} if name in choices else _PATH_SCHEMAS[name]
+def _path(one: Operation[Any]) -> Iterable[Schema]:
+    for name, kind in one.parameters.items():
+        choices = _CHOICE.fullmatch(kind)
+        schema = {"enum": choices[1].split(", ")} if choices else _PATH_SCHEMAS[name]
         yield {"name": name, "in": "path", "required": True, "schema": schema}
 
 

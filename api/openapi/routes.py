@@ -7,55 +7,56 @@ import hashlib
 import json
 from functools import cache
 
-from flask import Blueprint, Flask, Response, current_app, render_template
+from flask import Response, current_app, render_template
 
 from api.openapi.document import Schema, build_document, status_phrase
 from api.openapi.page_text import example_body, groups_of, render_markdown
+from api.serving import Call, serves
+from app.engine import Engine
+from leadhand.contract import fleet
 
 _FOUND_UNDER = "#/components/schemas/"
 
 
-def blueprint(flask: Flask) -> Blueprint:
-    """Returns the Flask blueprint with the routes of the OpenAPI document and its page."""
-    routes = Blueprint("description", __name__)
+@cache
+def _document() -> Schema:
+    return build_document()
 
-    @cache
-    def whole() -> Schema:
-        return build_document(flask)
 
-    def document() -> Response:
-        response = Response(json.dumps(whole()))
-        response.headers["Content-Type"] = "application/json"
-        response.headers["Cache-Control"] = "no-cache"
-        return response
+@serves(fleet.DESCRIPTION)
+def document(_engine: Engine, _call: Call, _: None) -> Response:
+    """Describes this API (OpenAPI 3.1)."""
+    response = Response(json.dumps(_document()))
+    response.headers["Content-Type"] = "application/json"
+    response.headers["Cache-Control"] = "no-cache"
+    return response
 
-    def page() -> Response:
-        style = _style()
-        text = render_template(
-            "description.html",
-            api=whole(),
-            style=style,
-            shown=summarize_schema,
-            groups=groups_of(whole()["paths"]),
-            markdown=render_markdown,
-            example=lambda schema: example_body(schema, whole()["components"]["schemas"]),
-            phrase=status_phrase,
-            here=lambda ref: ref.removeprefix(_FOUND_UNDER),
-        )
-        response = Response(text)
-        digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-        response.headers["Content-Security-Policy"] = (
-            f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none';"
-            " form-action 'none'; frame-ancestors 'none'"
-        )
-        response.headers["Content-Type"] = "text/html; charset=utf-8"
-        response.headers["X-Content-Type-Options"] = "nosniff"
-        response.headers["Cache-Control"] = "no-cache"
-        return response
 
-    routes.add_url_rule("/openapi.json", "document", document)
-    routes.add_url_rule("/docs", "page", page)
-    return routes
+@serves(fleet.DESCRIPTION_PAGE)
+def page(_engine: Engine, _call: Call, _: None) -> Response:
+    """Shows the description as a page."""
+    style, whole = _style(), _document()
+    text = render_template(
+        "description.html",
+        api=whole,
+        style=style,
+        shown=summarize_schema,
+        groups=groups_of(whole["paths"]),
+        markdown=render_markdown,
+        example=lambda schema: example_body(schema, whole["components"]["schemas"]),
+        phrase=status_phrase,
+        here=lambda ref: ref.removeprefix(_FOUND_UNDER),
+    )
+    response = Response(text)
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    response.headers["Content-Security-Policy"] = (
+        f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none';"
+        " form-action 'none'; frame-ancestors 'none'"
+    )
+    response.headers["Content-Type"] = "text/html; charset=utf-8"
+    response.headers["X-Content-Type-Options"] = "nosniff"
+    response.headers["Cache-Control"] = "no-cache"
+    return response
 
 
 def summarize_schema(schema: Schema) -> list[tuple[str, str | None]]:

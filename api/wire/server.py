@@ -10,7 +10,7 @@ from gunicorn.app.base import BaseApplication
 from gunicorn.config import Config
 from gunicorn.glogging import Logger
 
-from api.application import Api
+from api.serving import Api
 from api.wire.buffering_worker import BufferingWorker
 from leadhand.process_guard import end_with_parent
 

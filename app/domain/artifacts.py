@@ -14,8 +14,6 @@ from app.domain.ids import SessionRef
 INLINE_BYTES = 64 * 1024
 #: An artifact without a reference is kept at least so long: its attempt may not have settled yet.
 YOUNG_S = 24 * 3600.0
-#: Bytes in one part of an upload or download.
-PART_BYTES = 2 * 1024 * 1024
 #: The artifact that is the value of a step, and the one that is the `result` in the value of a step
 #: that called a flow; its other artifacts are outputs of programs.
 VALUE: Literal["value"] = "value"

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Literal
-
-SessionKind = Literal["loop", "workflow", "flow", "graph", "plan", "guard"]
 
 
 class SessionStatus(StrEnum):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from pydantic import JsonValue
 
@@ -22,13 +22,11 @@ from app.operations.deletion import Deletion
 from app.operations.retention.annotations import Annotations
 from app.operations.selections.tokens import Counted, make_token, parse_token
 from app.queries.cursors import encode_cursor
-from app.queries.filters import SessionFilter
 from app.queries.sessions import Queries
 from app.queries.shown_status import shown_status
 from app.store.store import Store
+from leadhand.contract.sessions import BulkVerb, SessionFilter
 from leadhand.models.views import BulkRefusal, BulkView
-
-BulkVerb = Literal["stop", "resume", "abort", "archive", "restore", "delete"]
 
 #: Maximum sessions per call, refusals included.
 DONE_AT_MOST = 1000

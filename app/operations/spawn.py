@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import get_args
 
 from app.errors import InvalidDocument
 from app.operations.registry import Registry
@@ -13,11 +13,11 @@ from app.security.api_tokens import Owner, Tokens
 from app.security.step_tokens import Caller
 from app.settings import Settings
 from app.store.store import Store
+from leadhand.contract.sessions import ParentEnd
 from leadhand.flows.documents import AnyDocument, FlowRun
 from leadhand.models.views import WorkerView
 
 #: What becomes of a child once the session or the attempt that started it ends.
-ParentEnd = Literal["abort", "let-go-on"]
 PARENT_ENDS: tuple[str, ...] = get_args(ParentEnd)
 
 

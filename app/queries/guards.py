@@ -9,9 +9,9 @@ from app.domain.clock import iso
 from app.domain.control import AT_WORK
 from app.domain.guards.decisions import GuardState
 from app.domain.ids import SessionRef
-from app.queries.filters import SessionFilter, ShownStatus
 from app.queries.sessions import Queries
 from app.store.store import Store
+from leadhand.contract.sessions import SessionFilter, ShownStatus
 from leadhand.models.views import GuardsView, GuardView, SessionView
 
 #: Statuses of guards whose agents may still stop.

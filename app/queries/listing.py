@@ -12,10 +12,11 @@ from pydantic import JsonValue
 from app.domain.ids import SessionRef
 from app.domain.states import SessionStatus
 from app.errors import KeyDamaged
+from app.queries import filters
 from app.queries.cursors import decode_cursor, encode_cursor, invalid_cursor
-from app.queries.filters import SessionFilter
 from app.store.session_index import Period, Place
 from app.store.store import Store
+from leadhand.contract.sessions import SessionFilter
 from leadhand.models.views import Page, SessionView
 
 #: Maximum sessions that one page examines; a page may therefore be short.
@@ -114,11 +115,13 @@ class Listing:
                     yield Examined(place, damaged=True)
                     continue
                 if place.session not in known:
-                    self._index.unlist(place, wanted.facts)
+                    self._index.unlist(place, filters.facts_of(wanted))
                     continue
                 ref, fields = known[place.session]
                 try:
-                    meant = wanted.matches(fields) and self._has_status(wanted, ref, fields)
+                    meant = filters.matches(wanted, fields) and self._has_status(
+                        wanted, ref, fields
+                    )
                 except KeyDamaged:
                     yield Examined(place, damaged=True)
                 else:
@@ -137,14 +140,14 @@ class Listing:
     def _places(self, wanted: SessionFilter, before: Place) -> Iterator[Place]:
         """Yields the positions of all sessions that may match, newest first."""
         places = self._smallest(wanted, before)
-        return takewhile(lambda place: place.at >= wanted.first_ms, places)
+        return takewhile(lambda place: place.at >= filters.first_ms(wanted), places)
 
     def _smallest(self, wanted: SessionFilter, before: Place) -> Iterator[Place]:
         """The index with the fewest sessions in the period of the filter, or a merge of such."""
         stored = {SessionStatus.ACTIVE if word == "waiting" else word for word in wanted.status}
-        statuses, facts = sorted(stored), wanted.facts
+        statuses, facts = sorted(stored), filters.facts_of(wanted)
         if facts:
-            period = Period(wanted.first_ms, before)
+            period = Period(filters.first_ms(wanted), before)
             sizes = self._index.sizes(period, statuses=statuses, facts=facts)
             others = sizes.statuses if statuses else sizes.sessions
             fact = min(facts, key=sizes.facts.__getitem__)
@@ -156,7 +159,8 @@ class Listing:
 
 def _start(wanted: SessionFilter, cursor: str | None) -> Place:
     """The position before which the list starts."""
-    end = Place(_FAR if wanted.end_ms is None else float(wanted.end_ms), "")
+    end_ms = filters.end_ms(wanted)
+    end = Place(_FAR if end_ms is None else float(end_ms), "")
     return end if cursor is None else min(end, decode_place(cursor))
 
 

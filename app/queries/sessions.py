@@ -29,7 +29,6 @@ from app.queries.about_loop import about_loop
 from app.queries.cursors import encode_cursor, number_of
 from app.queries.diffs import diffs_page
 from app.queries.evidence import evidence_of
-from app.queries.filters import SessionFilter
 from app.queries.fleet import Fleet
 from app.queries.graph_results import graph_results
 from app.queries.inbox import message_view, read_messages
@@ -55,6 +54,7 @@ from app.redaction import without_secrets
 from app.store.errors import read_undamaged
 from app.store.session_reads import CreatedSession, SessionRecords
 from app.store.store import Store
+from leadhand.contract.sessions import SessionFilter
 from leadhand.models.views import (
     DiffsPage,
     DiffView,

@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
-from enum import StrEnum
 from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
@@ -25,6 +24,7 @@ from app.errors import CapabilityRefused, IdempotencyConflict, StoreAway, TokenU
 from app.security.egress import destination
 from app.security.session_signatures import is_valid_seal, seal
 from app.store.tokens import TokenStore
+from leadhand.contract.operation import Scope as Scope
 from leadhand.models.documents import Webhook
 from leadhand.models.views import NewToken, Quotas, Spent, TokenView, TokenWebhook
 
@@ -41,19 +41,6 @@ _KIND = "leadhand token 1"
 _ID_BYTES = 6
 _SECRET_BYTES = 32
 _UNKNOWN = "the token is not known"
-
-
-class Scope(StrEnum):
-    #: Read sessions, events, workers, queues and limits.
-    READ = "read"
-    #: Start sessions of named agents.
-    SUBMIT = "submit"
-    #: Stop, resume, exit, abort, move and delete sessions.
-    CONTROL = "control"
-    #: Submit commands and callables: the right to run anything on a worker.
-    EXEC_FREE = "exec:free"
-    #: Create and revoke tokens and set limits; includes all other scopes.
-    ADMIN = "admin"
 
 
 EVERYTHING = frozenset(Scope)

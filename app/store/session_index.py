@@ -14,8 +14,8 @@ from typing import NamedTuple, cast, get_args
 from redis import Redis
 from redis.client import Pipeline
 
-from app.domain.states import SessionKind
 from app.store.keys import Keys
+from leadhand.contract.sessions import SessionKind
 
 #: Each session has one line for its kind, so the lines of all kinds count the sessions.
 KINDS: tuple[SessionKind, ...] = get_args(SessionKind)

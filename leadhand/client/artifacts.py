@@ -13,12 +13,12 @@ from leadhand.client.calls import Answer, Call
 from leadhand.client.operation import Ask, Op, Operations, Steps
 from leadhand.client.paths import session_path
 from leadhand.client.requests import dumped, get, parsed, reads
+from leadhand.contract.artifacts import PART_BYTES
 from leadhand.errors import AnswerUnreadable, local_error
 from leadhand.models.problems import Kind
 from leadhand.models.views import ArtifactView, Page, UploadView
 
 #: Bytes in one part of an upload or download.
-PART_BYTES = 2 * 1024 * 1024
 
 
 class Artifacts(Operations):

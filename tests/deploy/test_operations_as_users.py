@@ -13,7 +13,6 @@ import pytest
 from pydantic import JsonValue
 
 from api import create_app
-from api.operations import OPERATIONS
 from app.domain.artifacts import Artifact
 from app.domain.ids import SessionRef
 from app.domain.merges import plan_branch
@@ -24,6 +23,7 @@ from app.settings import Settings
 from app.store.examination import API, BROKER, SCRIPTS, STATE
 from app.store.store import Store, connect
 from app.sweep import sweep
+from leadhand.contract.operations import OPERATIONS
 from tasks.canvas import Canvas
 from tasks.celery_app import make_celery
 from tasks.steps import register
@@ -86,7 +86,7 @@ class Walk:
         **path: str,
     ) -> Any:  # fmt: skip
         """Carry out an operation; returns its response, parsed if that is JSON."""
-        method = next(one.method for one in OPERATIONS if one.endpoint == endpoint)
+        method = OPERATIONS[endpoint].method
         url = self.app.url_map.bind("localhost").build(endpoint, path, method=method)
         answer = self.app.test_client().open(
             url + query, method=method, headers={"Authorization": f"Bearer {by}"}, json=body
@@ -128,7 +128,7 @@ def test_every_operation_is_carried_out_with_the_rights_of_its_user(walk: Walk) 
         for engine in (walk.engine, walk.worker.engine):
             walk.worker.now += 2_000
             sweep(engine)
-    assert sorted({one.endpoint for one in OPERATIONS} - walk.done) == [], "let the walk do these"
+    assert sorted(OPERATIONS.keys() - walk.done) == [], "let the walk do these"
     assert refusals(walk.fleet) == []
     assert sorted(sent(walk) - examined()) == [], "let the examination at start try these"
 

@@ -16,11 +16,12 @@ import pytest
 from app.domain.program import Action, Program, Step
 from app.engine import Engine
 from app.operations.submit import About
-from app.queries.filters import SessionFilter
+from app.queries.filters import end_ms, first_ms
 from app.settings import Settings
 from app.store.session_index import KINDS
 from app.store.store import Store
 from app.sweep import sweep
+from leadhand.contract.sessions import SessionFilter
 from tests.engine.driving import Bench
 from tests.silent_engine import NobodyThere
 
@@ -138,7 +139,7 @@ class Beside:
                 return found
 
     def expected(self, wanted: SessionFilter) -> list[str]:
-        end = wanted.end_ms
+        end = end_ms(wanted)
         meant = [
             one for one in self.plain.values()
             if wanted.kind in (None, one.kind)
@@ -146,7 +147,7 @@ class Beside:
             and wanted.label in (None, one.label)
             and (wanted.folder is None or beneath(one.folder, wanted.folder))
             and (not wanted.status or one.status in wanted.status)
-            and one.created >= wanted.first_ms
+            and one.created >= first_ms(wanted)
             and (end is None or one.created < end)
         ]  # fmt: skip
         return [one.id for one in sorted(meant, key=lambda o: (o.created, o.id), reverse=True)]

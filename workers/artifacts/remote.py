@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from pydantic import JsonValue
 
 from app.artifacts.errors import ArtifactsFull, ArtifactUnknown
-from app.domain.artifacts import PART_BYTES
 from app.domain.ids import SessionRef
 from app.domain.records import Grant
 from app.errors import StoreAway
 from app.security import step_tokens
+from leadhand.contract.artifacts import PART_BYTES
 
 if TYPE_CHECKING:
     import httpx2

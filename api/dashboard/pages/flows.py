@@ -10,12 +10,12 @@ from pydantic import JsonValue, ValidationError
 from api.auth import current_owner, may_bring_commands
 from api.dashboard.render import page
 from api.dashboard.replies import go_to
-from api.drawings.routes import SVG, drawing_response
 from api.problem_types import invalid
+from api.responses import drawing_response
 from api.validation_errors import field_problems
 from app.catalog.flow_catalog import Catalog
 from app.engine import Engine
-from app.queries.filters import SessionFilter
+from leadhand.contract.sessions import SVG, SessionFilter
 from leadhand.flows.documents import FlowRun
 from leadhand.models.views import FlowView
 

@@ -9,8 +9,8 @@ from api.dashboard.panels.operations import proposed
 from api.dashboard.render import page
 from app.domain.states import FINAL
 from app.engine import Engine
-from app.queries.filters import SessionFilter
 from app.security.api_tokens import Scope
+from leadhand.contract.sessions import SessionFilter
 from leadhand.models.views import PlanView, TaskView
 
 LIMIT = 50

@@ -14,12 +14,13 @@ from api.dashboard.panels.patches import LINES, files_of, numbered
 from api.dashboard.panels.step_buttons import can_fork, step_buttons, suggested
 from api.dashboard.panels.timeline import timeline
 from api.dashboard.render import elapsed_s, page
-from api.drawings.routes import SVG, drawing_response
 from api.problem_types import refuse_by_status
+from api.responses import drawing_response
 from app.domain.states import SessionStatus
 from app.engine import Engine
 from app.errors import SessionUnknown
 from app.security.api_tokens import Scope
+from leadhand.contract.sessions import SVG
 from leadhand.models.views import DiffView, Evidence, LedgerEntry, SessionView
 
 #: Entries that a panel shows at once.

@@ -12,9 +12,9 @@ from pydantic import ValidationError
 from api.dashboard.panels.controls import row_buttons
 from api.dashboard.render import page
 from app.engine import Engine
-from app.queries.filters import SessionFilter
 from app.security.api_tokens import Scope
 from app.store.browser import BrowserStore
+from leadhand.contract.sessions import SessionFilter
 from leadhand.models.views import Page, SessionView
 
 LIMIT = 50

@@ -13,9 +13,9 @@ from app.domain.program import Action, Loop, Program, RetryPolicy, Step
 from app.domain.records import Grant
 from app.domain.tree_limits import TreeLimitReached
 from app.errors import IdempotencyConflict, InvalidDocument, ParentRests
-from app.operations.spawn import ParentEnd
 from app.operations.submit import About
 from app.security.step_tokens import Caller
+from leadhand.contract.sessions import ParentEnd
 from leadhand.models.documents import LoopDocument
 from tests.engine.driving import Bench
 from tests.engine.test_fsck import audit

@@ -10,11 +10,12 @@ import pytest
 from flask.testing import FlaskClient
 
 from app.artifacts.folder import ArtifactFolder, Limits
-from app.domain.artifacts import PART_BYTES, Artifact
+from app.domain.artifacts import Artifact
 from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome
 from app.engine import Engine
 from app.security import step_tokens
+from leadhand.contract.artifacts import PART_BYTES
 from leadhand.graphs.documents import GraphDocument
 from tests.silent_engine import OPERATOR, SECRET
 from workers.artifacts.remote import SCOPES

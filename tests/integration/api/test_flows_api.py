@@ -12,10 +12,10 @@ from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
 from api import create_app
-from api.requests import Resume
 from app.compiler.workspaces import own_folder_of
 from app.engine import Engine
 from app.settings import Settings
+from leadhand.contract.sessions import Resume
 from leadhand.models.problems import Kind
 from tests.flows import ask, flow, llm
 from tests.session_driving import claim, ref_of

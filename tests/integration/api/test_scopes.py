@@ -12,21 +12,23 @@ from werkzeug.routing import Rule
 from werkzeug.test import TestResponse
 
 from api import create_app, events
-from api.application import Api
 from api.auth import Visitor
-from api.scopes import BODY_NEEDED, NEEDED, PUBLIC, SESSION_IN_QUERY
+from api.serving import Api
 from app.domain.records import Grant
 from app.engine import Engine
 from app.logs import JsonLines
 from app.security.api_tokens import Scope
 from app.security.step_tokens import BODY_SCOPES, Caller, mint
 from app.settings import Settings
+from leadhand.contract.operations import OPERATIONS
 from leadhand.models.documents import Webhook
 from leadhand.models.problems import Kind
 from leadhand.models.views import Quotas
 from tests.session_driving import add_event, claim, ref_of, settle
 from tests.silent_engine import OPERATOR, SECRET, loop, silent_engine
 
+#: Operations that need no token.
+OPEN = {"health.alive", "health.ready", "description.document", "description.page"}
 S = "/v1/sessions"
 AGENTS = {"kind": "loop", "task": "write it", "checker": "agent: look", "doer": {"agent": "a"}}
 
@@ -79,7 +81,7 @@ def guarded(app: Api, session: str = "00000a11") -> list[tuple[Rule, str, str]]:
     urls = app.url_map.bind("localhost")
     found = []
     for rule in app.url_map.iter_rules():
-        if rule.endpoint in PUBLIC or rule.endpoint.startswith("dashboard."):
+        if rule.endpoint in OPEN or rule.endpoint.startswith("dashboard."):
             continue
         values = dict.fromkeys(rule.arguments, "x") | {"session": session, "kind": "agent"}
         path = urls.build(rule.endpoint, {n: values[n] for n in rule.arguments})
@@ -87,25 +89,18 @@ def guarded(app: Api, session: str = "00000a11") -> list[tuple[Rule, str, str]]:
     return found
 
 
-def test_each_route_has_a_scope(app):
-    assert {rule.endpoint for rule, _, _ in guarded(app)} == set(NEEDED), (
-        "give each route its scope in api/scopes.py"
-    )
-    assert set(BODY_NEEDED) <= set(NEEDED)
-
-
 @pytest.mark.parametrize("scope", Scope)
 def test_each_route_is_open_to_its_scope_and_to_no_other(app, client, engine, session, scope):
     token = token_of(engine, scope)
     for rule, method, path in guarded(app, session):
         answer = ask(client, method, path, token)
-        opens = NEEDED[rule.endpoint] is scope
+        opens = OPERATIONS[rule.endpoint].scope is scope
         # A fork and a rerun may also need the right to give commands.
         refused = answer.status_code == 403 and b"exec:free" not in answer.data
         assert refused != opens, (scope, method, path, answer.data)
         if not opens and method != "HEAD":
             assert body_of(answer)["type"] == Kind.FORBIDDEN.uri
-            assert NEEDED[rule.endpoint].value in body_of(answer)["detail"]
+            assert str(OPERATIONS[rule.endpoint].scope) in body_of(answer)["detail"]
 
 
 def test_fleet_wide_routes_need_the_scope_admin(client, engine):
@@ -300,12 +295,12 @@ def test_step_token_is_invalid_once_its_attempt_has_ended(
 def test_step_token_grants_its_own_session_only(app, client, session, body_token):
     for rule, method, path in guarded(app, session):
         answer = ask(client, method, path, body_token)
-        right = BODY_NEEDED.get(rule.endpoint)
+        right = OPERATIONS[rule.endpoint].body_right
         opens = (
             right is not None
             and right.scope in BODY_SCOPES
             and right.reach != "below"
-            and rule.endpoint not in SESSION_IN_QUERY
+            and not OPERATIONS[rule.endpoint].session_in_query
         )
         assert (answer.status_code != 403) == opens, (method, path)
 

@@ -11,7 +11,7 @@ from pydantic import JsonValue
 from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome
 from app.domain.records import Grant
-from app.queries.filters import SessionFilter
+from leadhand.contract.sessions import SessionFilter
 from leadhand.models.plans import PlannedTask
 from leadhand.models.views import PlanView, TaskView
 from tests.http_world import Served

@@ -9,7 +9,7 @@ from app.errors import InvalidDocument
 from app.operations.bulk import How
 from app.operations.selections import tokens
 from app.operations.selections.tokens import Counted, make_token
-from app.queries.filters import SessionFilter
+from leadhand.contract.sessions import SessionFilter
 from tests.session_driving import end, run_iteration
 from tests.silent_engine import loop, silent_engine
 

@@ -16,8 +16,8 @@ from app.errors import InvalidDocument
 from app.operations import bulk
 from app.operations.bulk import How
 from app.operations.submit import About
-from app.queries.filters import SessionFilter
 from app.queries.listing import BATCH
+from leadhand.contract.sessions import SessionFilter
 from tests.silent_engine import loop, silent_engine
 from workers.attempt.attempt import Attempts
 from workers.attempt.heartbeat import Heartbeats

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from redis import Redis
 
-from app.queries.filters import SessionFilter
 from benchmarks import lists
+from leadhand.contract.sessions import SessionFilter
 
 pytestmark = [pytest.mark.slow, pytest.mark.no_cover, pytest.mark.timeout(1200)]
 

@@ -15,7 +15,7 @@ from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
 from api import create_app
-from api.work.routes import LOOK_S, pause_s
+from api.work import LOOK_S, pause_s
 from app.security import step_tokens
 from app.settings import Settings
 from leadhand.models.views.work import WorkView

@@ -8,7 +8,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from api import create_app
-from api.application import Api
+from api.serving import Api
 from app.engine import Engine
 from app.settings import Settings
 from tests.silent_engine import OPERATOR, SECRET, silent_engine

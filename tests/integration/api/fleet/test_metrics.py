@@ -11,7 +11,7 @@ from flask.testing import FlaskClient
 from prometheus_client.parser import text_string_to_metric_families
 
 from api import create_app
-from api.fleet.metrics import Family, Sample, render_metrics
+from api.metrics import Family, Sample, render_metrics
 from app.engine import Engine
 from app.settings import Settings
 from tests.session_driving import add_worker, claim, end, run_iteration

@@ -1,65 +1,44 @@
-"""POST /v1/sessions/batch: many documents in one request."""
+"""Serves the submit of many documents in one request."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
-from flask import Response
 from pydantic import Field, JsonValue
 
-from api import requests
 from api.auth import allow, current_owner, may_bring_commands
 from api.documents import parse_document
 from api.folder import folder_of_command
 from api.problem_types import Refused
 from api.problems import refusal_of
-from api.requests import NoQuery
-from api.responses import answer
+from api.serving import Call, serves
 from app.engine import Engine
 from app.operations.request_hashes import hash_document
 from app.operations.submission.batch import Item, ItemRefused, Result
 from app.operations.submission.drafts import Asker, Submitted
 from app.security.api_tokens import Owner
-from leadhand.flows.documents import AnyDocument
+from leadhand.contract import sessions
+from leadhand.contract.bodies import Body
 from leadhand.models.problems import Problem
 from leadhand.models.validation_messages import NAMED
 from leadhand.models.views.batch import MOST, BatchItemView, BatchView
 
-Key = Annotated[str, Field(pattern=f"^{requests.KEY.pattern}$")]
-Mode = Literal["all", "each"]
 
-
-class BatchItem(requests.Body):
-    """A document, and the key by which a repeated request finds its session."""
-
-    document: AnyDocument
-    idempotency_key: Key | None = None
-
-
-class Batch(requests.Body):
-    """Documents to submit, in order."""
-
-    items: Annotated[list[BatchItem], Field(min_length=1, max_length=MOST)]
-    #: With `all`, no session is created if a document is refused.
-    mode: Mode = "all"
-
-
-class _GivenItem(requests.Body):
+class _GivenItem(Body):
     """An item whose document is not parsed yet."""
 
     document: JsonValue
-    idempotency_key: Key | None = None
+    idempotency_key: sessions.Key | None = None
 
 
-class _Given(requests.Body):
+class _Given(Body):
     items: Annotated[list[_GivenItem], Field(min_length=1, max_length=MOST)]
-    mode: Mode = "all"
+    mode: sessions.Mode = "all"
 
 
-def submit_batch(engine: Engine) -> Response:
+@serves(sessions.BATCH, reads=_Given)
+def submit_batch(engine: Engine, _: Call, asked: _Given) -> BatchView:
     """Creates a session per item of a request (or all or none); returns sessions and problems."""
-    asked = requests.body(_Given)
-    requests.query(NoQuery)
     all_or_none, free = asked.mode == "all", may_bring_commands(engine)
     parsed: list[Item | Problem] = []
     left = NAMED  # errors that may be named; each invalid item has one
@@ -81,7 +60,7 @@ def submit_batch(engine: Engine) -> Response:
         _view(next(results), number) if isinstance(one, Item) else BatchItemView(problem=one)
         for number, one in enumerate(parsed)
     ]
-    return answer(BatchView(items=views), 202)
+    return BatchView(items=views)
 
 
 def _item(given: _GivenItem, owner: Owner | None, engine: Engine, *, free: bool, most: int) -> Item:

@@ -1,3 +1,0 @@
-"""REST routes for the artifacts of a session."""
-
-from __future__ import annotations

@@ -1,1 +1,0 @@
-"""Submits many documents in one request."""

@@ -1,3 +1,0 @@
-"""The REST route for drawings of sessions."""
-
-from __future__ import annotations

@@ -1,1 +1,0 @@
-"""The fleet over REST: its state, its metrics and its statistics."""

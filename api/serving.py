@@ -1,0 +1,146 @@
+"""Serves the operations of the contract: each by one function, at a route that is derived."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
+
+from flask import Flask, Response, current_app
+from pydantic import BaseModel
+
+from api import requests
+from api.dashboard.hosts import Hosts
+from api.fanout import Fanout
+from api.responses import answer, plan_answer, session_answer
+from api.stream_limit import StreamLimit
+from app.engine import Engine
+from app.security.browser_sessions import BrowserSessions
+from app.settings import Settings
+from leadhand.contract.operation import Operation
+from leadhand.contract.operations import OPERATIONS
+from leadhand.models.views import PlanView, SessionView
+
+A = TypeVar("A")
+_PARAMETER = re.compile(r"\{(\w+)(?::([^}]*))?\}")
+
+#: One in so many of the event streams that a process serves may be claims that wait: each waiting
+#: claim has a thread.
+SHARE = 4
+
+
+class Api(Flask):
+    """The application with its engine, its event fan-out and the limit of its streams."""
+
+    def __init__(
+        self, settings: Settings, engine: Engine, browsers: BrowserSessions, *, streams: int
+    ) -> None:
+        super().__init__("api", static_folder=None)
+        self.settings = settings
+        self.engine = engine
+        self.browsers = browsers
+        self.hosts = Hosts(settings)
+        self.fanout = Fanout(engine.queries.events_many)
+        self.streams = StreamLimit(streams)
+        self.waiting_claims = threading.BoundedSemaphore(max(1, streams // SHARE))
+
+    def end_streams(self) -> None:
+        """Closes all event streams, because the process ends."""
+        self.streams.closing.set()
+        self.fanout.close()
+
+
+def current_api() -> Api:
+    """Returns the application that serves the current request."""
+    return cast("Api", current_app)
+
+
+class Call(NamedTuple):
+    """What a request gives besides its body: parameters of the path, the query, and a key."""
+
+    path: Mapping[str, str]
+    #: The query, parsed as the model of the operation.
+    query: Any
+    #: The idempotency key, if the operation takes one and the request has one.
+    key: str | None
+
+    @property
+    def session(self) -> str:
+        """Returns the id of the session in the path."""
+        return self.path["session"]
+
+
+#: Carries out an operation. Its result is a model, None for an answer without a body, or a
+#: response that it made itself. Raises what `api.problems` converts to a problem.
+Handler: TypeAlias = Callable[[Engine, Call, A], BaseModel | Response | None]
+
+_HANDLERS: dict[str, tuple[Handler[Any], type[BaseModel] | None]] = {}
+
+
+def serves(
+    operation: Operation[A], *, reads: type[BaseModel] | None = None
+) -> Callable[[Handler[A]], Handler[A]]:
+    """Registers the function that carries out an operation.
+
+    It is given the parsed body; the query if the operation reads none; and as JSON a body whose
+    type is no model. `reads` is the model by which a body is read whose parts the function parses.
+    """
+
+    def register(handler: Handler[A]) -> Handler[A]:
+        _HANDLERS[operation.name] = (handler, reads)
+        return handler
+
+    return register
+
+
+def add_routes(flask: Flask, engine: Engine) -> None:
+    """Adds a route for each operation of the contract. Raises LookupError if one is not served."""
+    for operation in OPERATIONS.values():
+        handler, reads = _HANDLERS[operation.name]
+        flask.add_url_rule(
+            _PARAMETER.sub(_converter, operation.path),
+            operation.name,
+            _view(operation, handler, reads or operation.body, engine),
+            methods=[operation.method],
+        )
+
+
+def _converter(found: re.Match[str]) -> str:
+    """A parameter as Flask has it; the ids of sessions have a converter of their own."""
+    name, kind = found[1], found[2]
+    return f"<{kind or ('session' if name == 'session' else 'string')}:{name}>"
+
+
+def _view(
+    operation: Operation[Any], handler: Handler[Any], body: Any, engine: Engine
+) -> Callable[..., Response]:
+    takes_key = "Idempotency-Key" in operation.headers
+
+    def view(**path: str) -> Response:
+        query = None if operation.query is None else requests.query(operation.query)
+        call = Call(path, query, requests.idempotency_key() if takes_key else None)
+        made = handler(engine, call, query if body is None else _parsed(body))
+        return made if isinstance(made, Response) else _respond(operation, made)
+
+    return view
+
+
+def _parsed(body: Any) -> Any:
+    is_model = isinstance(body, type) and issubclass(body, BaseModel)
+    return requests.body(body) if is_model else requests.value()
+
+
+def _respond(operation: Operation[Any], made: BaseModel | None) -> Response:
+    """The response to a call, with the status and headers that the operation declares."""
+    if made is None:
+        return Response(status=204)
+    declared = next(one for one in operation.responses if one.body)
+    headers = {}
+    if "Location" in declared.headers and isinstance(made, SessionView):
+        headers["Location"] = f"/v1/sessions/{made.id}"
+    if isinstance(made, SessionView):
+        return session_answer(made, declared.status, headers=headers)
+    if isinstance(made, PlanView):
+        return plan_answer(made, changed=operation.method != "GET", status=declared.status)
+    return answer(made, declared.status)

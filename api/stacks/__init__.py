@@ -1,1 +1,0 @@
-"""Stacks of workflow sessions over REST."""

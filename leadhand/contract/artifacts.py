@@ -1,0 +1,63 @@
+"""The operations on artifacts: long results and outputs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from leadhand.contract.bodies import DIGITS, Body, PageQuery, Query, Whole
+from leadhand.contract.operation import READS, ApiResponse, BodyRight, Operation, Scope, replies
+from leadhand.models.views import ArtifactView, Page, UploadView
+
+BYTES = "application/octet-stream"
+#: The most bytes of one part.
+PART_BYTES = 2 * 1024 * 1024
+_ALL = "/v1/sessions/{session}/artifacts"
+
+
+LIST = Operation[PageQuery](
+    name="artifacts.listed", method="GET", path=_ALL,
+    summary="List a session's artifacts: long results and outputs",
+    responses=(replies(Page[ArtifactView], "A page of artifacts, by step."),),
+    scope=Scope.READ,
+    body_right=READS, query=PageQuery,
+)  # fmt: skip
+
+
+class PartQuery(Query):
+    """Which bytes of an artifact to read."""
+
+    #: The first byte.
+    at: Whole = 0
+    #: Maximum number of bytes; `Content-Range` says which they are, of how many.
+    limit: Annotated[int, Field(ge=1, le=PART_BYTES), DIGITS] = PART_BYTES
+
+
+READ = Operation[PartQuery](
+    name="artifacts.read", method="GET", path=f"{_ALL}/{{digest}}",
+    summary="Read bytes of an artifact that the session refers to",
+    responses=(ApiResponse(200, "Its bytes; `Content-Range` says which.", {BYTES: bytes},
+                           headers=("Content-Range", "Content-Disposition")),),
+    scope=Scope.READ,
+    body_right=READS, query=PartQuery,
+)  # fmt: skip
+
+
+class PartBody(Body):
+    """The next part of an artifact."""
+
+    #: Its first byte, and the size of the whole artifact.
+    at: Annotated[int, Field(ge=0, le=2**53)]
+    size: Annotated[int, Field(ge=1, le=2**53)]
+    #: Its bytes in base64: at most 2 MiB of them.
+    data: Annotated[str, Field(max_length=PART_BYTES * 4 // 3 + 4)]
+
+
+PUT = Operation[PartBody](
+    name="artifacts.put", method="PUT", path=f"{_ALL}/{{digest}}",
+    summary="Upload a part of an artifact, as the attempt's worker",
+    responses=(replies(UploadView, "Whether the artifact is complete."),),
+    scope=Scope.ADMIN,  # workers upload with the token of their attempt; bodies have none
+    body_right=BodyRight("artifacts", "own"), body=PartBody, body_required=True, refuses=(409, 507),
+)  # fmt: skip

@@ -1,0 +1,224 @@
+"""The operations on the fleet: workers, agents, tools, queues, statistics, limits and the store."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, Field, model_validator
+
+from leadhand.contract.bodies import Body, Day, NoQuery, Query
+from leadhand.contract.flows import FolderQuery
+from leadhand.contract.operation import GONE, ApiResponse, BodyRight, Operation, Scope, replies
+from leadhand.models.views import (
+    AgentView,
+    FleetView,
+    FsckView,
+    Limit,
+    Page,
+    QueueView,
+    StatisticsView,
+    StoreView,
+    ToolView,
+    WorkerView,
+)
+
+_LIMIT = "/v1/limits/{kind:any(agent, model, key, queue)}/{name:path}"
+
+
+WORKERS = Operation[FolderQuery](
+    name="workers.listed", method="GET", path="/v1/workers",
+    summary="List the workers",
+    responses=(replies(Page[WorkerView], "All live workers."),),
+    scope=Scope.READ,
+    query=FolderQuery,
+)  # fmt: skip
+
+
+AGENTS = Operation[FolderQuery](
+    name="agents.listed", method="GET", path="/v1/agents",
+    summary="List the agents",
+    responses=(replies(Page[AgentView], "All agents, and where each can be used."),),
+    scope=Scope.READ,
+    body_right=BodyRight("spawn", "any"), query=FolderQuery,
+)  # fmt: skip
+
+
+TOOLS = Operation[FolderQuery](
+    name="tools.listed", method="GET", path="/v1/tools",
+    summary="List the tools",
+    responses=(replies(Page[ToolView], "All tools of the workers, and where each can be used."),),
+    scope=Scope.READ,
+    query=FolderQuery,
+)  # fmt: skip
+
+
+QUEUES = Operation[NoQuery](
+    name="fleet.queues", method="GET", path="/v1/queues",
+    summary="List the queues",
+    responses=(replies(Page[QueueView], "All queues with a worker or a step."),),
+    scope=Scope.READ,
+)  # fmt: skip
+
+
+OVERVIEW = Operation[NoQuery](
+    name="fleet.fleet", method="GET", path="/v1/fleet",
+    summary="Show an overview of the fleet",
+    responses=(replies(FleetView, "Sessions by status, queues, workers, overdue entries."),),
+    scope=Scope.READ,
+)  # fmt: skip
+
+
+class StatisticsQuery(Query):
+    """A period of days by UTC, both included: the last seven unless given."""
+
+    #: The first day, such as 2026-11-01; six days before the last one unless given.
+    first: Day | None = None
+    #: The last day; today unless given.
+    last: Day | None = None
+
+
+STATISTICS = Operation[StatisticsQuery](
+    name="statistics.of_period", method="GET", path="/v1/statistics",
+    summary="Show the statistics of a period",
+    responses=(replies(StatisticsView, "What ended, was checked and was used, by day and name."),),
+    scope=Scope.READ,
+    query=StatisticsQuery,
+)  # fmt: skip
+
+
+METRICS = Operation[NoQuery](
+    name="fleet.metrics", method="GET", path="/metrics",
+    summary="Read the fleet as metrics",
+    responses=(ApiResponse(200, "All metrics in the text format of Prometheus.",
+                           {"text/plain": str}),),
+    scope=Scope.READ,
+)  # fmt: skip
+
+
+class FsckBody(Body):
+    """Whether to repair findings, and the cursor of the audit."""
+
+    repair: bool = False
+    cursor: Annotated[str, Field(pattern=r"^[0-9]{1,18}$")] | None = None
+
+
+FSCK = Operation[FsckBody](
+    name="fleet.fsck", method="POST", path="/v1/fsck",
+    summary="Audit the data in Redis and the broker",
+    responses=(replies(FsckView, "The findings of a batch, and the cursor of the next call."),),
+    scope=Scope.ADMIN,
+    body=FsckBody,
+)  # fmt: skip
+
+
+STORE = Operation[NoQuery](
+    name="store.show", method="GET", path="/v1/store",
+    summary="Show the store",
+    responses=(replies(StoreView, "The store in Redis, and the one that the API remembers."),),
+    scope=Scope.READ,
+)  # fmt: skip
+
+
+class AcceptBody(Body):
+    """What to accept; without options, an older state of the same store."""
+
+    #: An empty Redis, or another store than before.
+    new: bool = False
+    #: A further id that the store succeeds, for a worker that remembers another id than the API.
+    replaces: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")] | None = None
+
+
+ACCEPT_STORE = Operation[AcceptBody](
+    name="store.accept", method="POST", path="/v1/store/accept",
+    summary="Accept the store",
+    responses=(replies(StoreView, "The store as it is now."),),
+    scope=Scope.ADMIN,
+    body=AcceptBody,
+)  # fmt: skip
+
+
+LIMITS = Operation[NoQuery](
+    name="limits.listed", method="GET", path="/v1/limits",
+    summary="List the limits",
+    responses=(replies(Page[Limit], "All limits."),),
+    scope=Scope.READ,
+)  # fmt: skip
+
+
+LIMIT = Operation[NoQuery](
+    name="limits.one", method="GET", path=_LIMIT,
+    summary="Show a limit",
+    responses=(replies(Limit, "The current limit.", headers=("ETag",)),),
+    scope=Scope.READ,
+)  # fmt: skip
+
+
+class LimitBody(Body):
+    """A limit; at least one of the two fields is required."""
+
+    concurrency: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    per_minute: Annotated[float, Field(gt=0, le=100_000)] | None = None
+
+    @model_validator(mode="after")
+    def _check_not_empty(self) -> LimitBody:
+        if self.concurrency is None and self.per_minute is None:
+            raise ValueError("give concurrency, per_minute or both")
+        return self
+
+
+SET_LIMIT = Operation[LimitBody](
+    name="limits.put", method="PUT", path=_LIMIT,
+    summary="Set a limit",
+    responses=(replies(Limit, "The current limit.", headers=("ETag",)),),
+    scope=Scope.ADMIN,
+    body=LimitBody, body_required=True, headers=("If-Match",), refuses=(412,),
+)  # fmt: skip
+
+
+REMOVE_LIMIT = Operation[NoQuery](
+    name="limits.delete", method="DELETE", path=_LIMIT,
+    summary="Remove a limit",
+    responses=(GONE,),
+    scope=Scope.ADMIN,
+    headers=("If-Match",), refuses=(412,),
+)  # fmt: skip
+
+
+class Health(BaseModel):
+    status: Literal["alive", "ready"]
+
+
+ALIVE = Operation[None](
+    name="health.alive", method="GET", path="/healthz",
+    summary="Check liveness",
+    responses=(replies(Health, "The process is alive."),),
+    scope=None,
+    query=None,
+)  # fmt: skip
+
+
+READY = Operation[None](
+    name="health.ready", method="GET", path="/readyz",
+    summary="Check readiness",
+    responses=(replies(Health, "The process is ready."),),
+    scope=None,
+    query=None, refuses=(503,),
+)  # fmt: skip
+
+
+DESCRIPTION = Operation[None](
+    name="description.document", method="GET", path="/openapi.json",
+    summary="Describe this API (OpenAPI 3.1)",
+    responses=(replies(dict[str, object], "This document."),),
+    scope=None,
+    query=None,
+)  # fmt: skip
+
+
+DESCRIPTION_PAGE = Operation[None](
+    name="description.page", method="GET", path="/docs",
+    summary="Show this description as a page",
+    responses=(ApiResponse(200, "The page.", {"text/html": str}),),
+    scope=None,
+    query=None,
+)  # fmt: skip

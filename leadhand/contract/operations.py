@@ -1,0 +1,31 @@
+"""All operations of the API."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from leadhand.contract import (
+    artifacts,
+    fleet,
+    flows,
+    folders,
+    guards,
+    messages,
+    plans,
+    sessions,
+    shared,
+    stacks,
+    tokens,
+    work,
+)
+from leadhand.contract.operation import Operation
+
+_NOUNS = (
+    sessions, messages, plans, folders, shared, stacks, work, artifacts, guards, flows, fleet,
+    tokens,
+)  # fmt: skip
+
+#: By name.
+OPERATIONS: dict[str, Operation[Any]] = {
+    one.name: one for noun in _NOUNS for one in vars(noun).values() if isinstance(one, Operation)
+}

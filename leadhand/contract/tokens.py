@@ -1,0 +1,74 @@
+"""The operations on API tokens, and the sign-in to the dashboard."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from leadhand.contract.bodies import Body, NoBody, NoQuery
+from leadhand.contract.operation import GONE, Operation, Scope, replies
+from leadhand.models.documents import Webhook
+from leadhand.models.views import NewToken, Page, SignInLink, TokenView
+
+#: Maximum lifetime of a token: ten years.
+LONGEST_S = 10 * 365 * 24 * 3600
+
+Count = Annotated[int, Field(ge=0, le=10**15)]
+
+
+class QuotasBody(Body):
+    """Quotas of the token's sessions; absent ones are unlimited."""
+
+    max_sessions: Count | None = None
+    steps_per_day: Count | None = None
+    bytes_per_day: Count | None = None
+
+
+class NewTokenBody(Body):
+    """The token to create."""
+
+    name: Annotated[str, Field(min_length=1, max_length=120)]
+    scopes: Annotated[
+        list[Literal["read", "submit", "control", "exec:free", "admin"]],
+        Field(min_length=1, max_length=20),
+    ]
+    #: Lifetime in seconds; without it the token is valid until it is revoked.
+    expires_s: Annotated[int, Field(ge=1, le=LONGEST_S)] | None = None
+    quotas: QuotasBody = QuotasBody()
+    #: The default webhook of its sessions, unless their documents name one.
+    webhook: Webhook | None = None
+
+
+CREATE = Operation[NewTokenBody](
+    name="tokens.create", method="POST", path="/v1/tokens",
+    summary="Create a token",
+    responses=(replies(NewToken, "The token; its text is returned only once.", 201),),
+    scope=Scope.ADMIN,
+    body=NewTokenBody, body_required=True, headers=("Idempotency-Key",), makes="token",
+)  # fmt: skip
+
+
+LIST = Operation[NoQuery](
+    name="tokens.listed", method="GET", path="/v1/tokens",
+    summary="List the tokens",
+    responses=(replies(Page[TokenView], "All tokens, without their secrets."),),
+    scope=Scope.ADMIN,
+)  # fmt: skip
+
+
+REVOKE = Operation[NoQuery](
+    name="tokens.revoke", method="DELETE", path="/v1/tokens/{token}",
+    summary="Revoke a token",
+    responses=(GONE,),
+    scope=Scope.ADMIN,
+)  # fmt: skip
+
+
+SIGN_IN_LINK = Operation[NoBody](
+    name="sign_in.link", method="POST", path="/v1/sign-in-links",
+    summary="Make a link that opens the dashboard once, signed in",
+    responses=(replies(SignInLink, "The link.", 201),),
+    scope=Scope.READ,  # the browser can do no more than the token
+    body=NoBody,
+)  # fmt: skip
