@@ -19,6 +19,10 @@ SECONDS: Mapping[tuple[str, str], int] = {
         "acceptance/real_agents/test_real_agents.py",
         "test_a_doer_writes_by_a_real_tool_call_and_a_checker_judges_it",
     ): 20,
+    (
+        "integration/fleet/test_killed_before_commit.py",
+        "test_work_is_committed_once_whenever_the_worker_is_killed",
+    ): 18,
     ("contract/test_description.py", "test_the_served_api_answers_as_it_is_described"): 15,
     ("integration/fleet/test_fleet.py", "test_two_workers_share_one_sessions_checkers"): 15,
     (
