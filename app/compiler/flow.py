@@ -276,7 +276,11 @@ class _Block:
             id=ask,
             action=Action.HUMAN,
             timeout_s=step.timeout_seconds,
-            inputs={"question": question, **rules_of(step)},
+            inputs={
+                "question": question,
+                **rules_of(step),
+                **({"binds": True} if self.document.cwd is not None else {}),
+            },
         )
         self._add(one, node)
         if step.agent_type is None:

@@ -151,6 +151,7 @@ def _refine(document: PlanDocument) -> Step:
             "draft": "${decompose.value}",
             "settings": _settings(document),
             "default": document.on_deadline,
+            **({"binds": True} if document.cwd is not None else {}),
         },
     )
 

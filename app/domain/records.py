@@ -50,6 +50,19 @@ def parse_messages(value: object) -> object:
     return [json.loads(text) if isinstance(text, str) else text for text in texts]
 
 
+class KeptAnswer(BaseModel):
+    """A person's answer that counts once the folder was compared."""
+
+    model_config = ConfigDict(frozen=True)
+
+    #: The outcome of the step (JSON), as the answer has it.
+    outcome: str
+    #: What the question showed of the work: a SeenWork (JSON).
+    seen: str
+    #: How often the question was asked.
+    asked: int = 1
+
+
 class Grant(BaseModel):
     """A granted claim: the fence of the attempt, its lease and its deadline."""
 
@@ -80,6 +93,8 @@ class Grant(BaseModel):
     definitions: str = ""
     #: The messages of the inbox that this attempt gets, oldest first.
     messages: tuple[Message, ...] = ()
+    #: A person's answer, which counts if the folder is still as the question showed it.
+    given: KeptAnswer | None = None
 
     @property
     def is_recheck(self) -> bool:
@@ -245,6 +260,8 @@ class StepRecord(BaseModel):
     parked: dict[str, JsonValue] | None = None
     #: Who answered the parked step: a name as in the log, or `deadline`.
     answered_by: str | None = None
+    #: Their answer, until the folder was compared with what they saw.
+    given: KeptAnswer | None = None
     #: The lock that it waits for.
     blocked: str | None = None
     #: Whether it waits for a rate limit and not for a free slot.

@@ -226,8 +226,8 @@ def _judges(node: Node) -> bool:
 
 
 def _is_quick(step: Step) -> bool:
-    """Whether its worker needs no message; a judge compares its folder, which may take long."""
-    compares = step.action is Action.JUDGE and step.folder
+    """Whether its worker needs no message; to compare the folder may take long."""
+    compares = (step.action is Action.JUDGE and step.folder) or "binds" in step.inputs
     return step.quick or (step.action in QUICK and not compares)
 
 

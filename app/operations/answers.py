@@ -240,6 +240,8 @@ class Answers:
             hint = f"it has no step {address!r}; steps that wait for a person: {steps}"
             raise AnswerUnwanted(ref.id, hint)
         outcome = self._store.values(ref, "out", [address]).get(address)
+        if record.given is not None:  # it counts once the folder was compared
+            outcome = record.given.outcome
         program = self._registry.program(self._registry.facts(ref).program)
         if _is_question(program, address) and record.state == "parked":
             hint = (

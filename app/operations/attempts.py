@@ -346,7 +346,12 @@ class Attempts:
             ledger=entry or "",
             transcript=[
                 *messages_of(work.step, grant.address, grant.messages, attempt=grant.attempt),
-                *records_of(work.step, grant.address, outcome, attempt=grant.attempt),
+                # A person's answer has its record since it was given.
+                *(
+                    []
+                    if grant.given is not None and outcome.word == "succeeded"
+                    else records_of(work.step, grant.address, outcome, attempt=grant.attempt)
+                ),
             ],
         )
 
@@ -396,12 +401,14 @@ class Attempts:
         plan: JsonValue = None,
         default: JsonValue = None,
         rules: JsonValue = None,
+        seen: str | None = None,
+        asked: int | None = None,
     ) -> Reply:
         """Park a step, to wait without a worker; replies `parked`, `ended` or `superseded`.
 
         `parked` comes with a fence, `ended` means that the child has ended. `plan` is a draft that
         becomes the session's plan, `default` what the deadline of a person does, `rules` what a
-        person's answer must fit.
+        person's answer must fit, `seen` the work that it is about (a SeenWork as JSON).
         """
         if isinstance(question, str):
             question = without_keys(question)
@@ -412,6 +419,8 @@ class Attempts:
             "plan": plan,
             "default": default,
             "rules": rules,
+            "seen": seen,
+            "asked": asked if seen is not None else None,
         }
         if child is not None:
             arguments |= {"child": child.id, "child_base": self._store.keys.base(child)}

@@ -66,7 +66,7 @@ def read_plan(
         int(stored.get("version", 0)),
         fields["status"],
         _refine(store, ref, program),
-        bool(store.steps(ref, [EXECUTE])),
+        bool(store.steps(ref, [EXECUTE])) or _is_answered(store, ref),
     )
 
 
@@ -129,12 +129,19 @@ def _refine(store: Store, ref: SessionRef, program: Program) -> tuple[str, StepR
     return None
 
 
+def _is_answered(store: Store, ref: SessionRef) -> bool:
+    """Whether the draft is approved, and its folder is compared before the tasks begin."""
+    live = store.steps(ref, store.members(ref, "live"))
+    return any(record.given is not None for record in live.values())
+
+
 def plan_view(plan: StoredPlan) -> PlanView:
     """Builds the API's view of a plan: state, version, tasks, progress and proposals."""
     record = plan.record
     tasks = record.tasks if record is not None else ()
     statuses = statuses_of(tasks)
-    until = plan.refine[1].parked.get("until_ms") if plan.refine and plan.refine[1].parked else None
+    parked = (plan.refine[1].parked if plan.refine is not None else None) or {}
+    until, question = parked.get("until_ms"), parked.get("question")
     return PlanView(
         session=plan.ref.id,
         state=_state(plan),
@@ -144,6 +151,7 @@ def plan_view(plan: StoredPlan) -> PlanView:
         progress=progress_of(statuses.values(), sum(task.verified for task in tasks)),
         proposals=[_proposal_view(one) for one in record.proposals] if record is not None else [],
         checkers=check_names(plan.document.checkers),
+        question=question if isinstance(question, str) else None,
         deadline=iso(until) if isinstance(until, int) else None,
         on_deadline=plan.document.on_deadline if plan.refine else None,
     )

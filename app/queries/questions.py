@@ -20,7 +20,7 @@ from app.store.session_index import Place
 from app.store.store import Store
 from app.truncate import cut
 from leadhand.models.forms import Form, GivenAnswer, parse_rules
-from leadhand.models.views import Page, QuestionView
+from leadhand.models.views import Page, QuestionView, SeenWork
 
 #: Maximum sessions that one page examines; a page may therefore be short.
 LOOKED_AT = 2000
@@ -159,8 +159,13 @@ def question_views(asking: Asking) -> Iterator[QuestionView]:
             form=_as_json(rules.form),
             choices=list(rules.choices or ()),
             default=_as_json(rules.default),
+            seen=_seen(parked.get("seen")),
             about="plan" if is_plan else None,
         )
+
+
+def _seen(stored: JsonValue) -> SeenWork | None:
+    return SeenWork.model_validate_json(stored) if isinstance(stored, str) else None
 
 
 def _as_json(part: Form | GivenAnswer | None) -> dict[str, JsonValue] | None:

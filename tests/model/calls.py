@@ -62,9 +62,9 @@ class Calls(Comparison):
                 given.pop("lease_ms", None)
                 return str(getattr(model, verb)(**given))
             case "park":
-                return model.park(
-                    given["address"], given["fence"], given["nonce"], given["on"], given["until_ms"]
-                )
+                given.pop("lease_ms")
+                given["until"], given["seen"] = given.pop("until_ms"), "seen" in given
+                return model.park(**{k: v for k, v in given.items() if k != "child"})
             case "answer":
                 return model.answer(given["address"], given["fence"], given["word"])
             case "poke" | "control":
@@ -95,6 +95,7 @@ class Calls(Comparison):
             kept = self.model.threads.get(talk)
             assert grant.thread == (kept and Thread.model_validate_json(kept)), grant.address
             turn = self.model.steps[grant.address].block.turn
+            assert (grant.given is not None) == self.model.steps[grant.address].given
             assert grant.recheck == (turn.recheck or 0), grant.address
         return word
 

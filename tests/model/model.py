@@ -126,7 +126,9 @@ class Model(Resuming):
         self._end_if_spent()
         return "released"
 
-    def park(self, address: str, fence: int, nonce: str, on: str, until: int) -> str:
+    def park(
+        self, address: str, fence: int, nonce: str, on: str, until: int, *, seen: bool = False
+    ) -> str:
         step = self.steps.get(address)
         if step and step.state == "parked" and (step.fence, step.nonce) == (fence + 1, nonce):
             return "parked"
@@ -140,6 +142,7 @@ class Model(Resuming):
             return "ended"
         step.state, step.fence, step.lease, step.deadline = "parked", fence + 1, None, None
         step.on, step.until, step.look_at = on, until, until
+        step.seen, step.given = seen, False
         self._tell("step.parked", address)
         self._stop_if_idle()
         return "parked"
@@ -150,7 +153,11 @@ class Model(Resuming):
             return "superseded"
         if self._is_late(step):
             return "superseded"
-        self._finish(step, word, None, {})
+        if step.seen and word == "succeeded":
+            step.given = True
+            self._hand_back(step, "step.released")
+        else:
+            self._finish(step, word, None, {})
         self._end_if_spent()
         return "settled"
 

@@ -58,7 +58,9 @@ class Simulation(Calls):
             return
         grant = choose(held_now)
         action = self.model.steps[grant.address].node.action
-        if action in (Action.HUMAN, Action.WAIT, Action.CHILD) and (fair or choose((True, False))):
+        answered = fair and self.model.steps[grant.address].given  # or it asks for ever
+        parks = action in (Action.HUMAN, Action.WAIT, Action.CHILD) and not answered
+        if parks and (fair or choose((True, False))):
             self.park(grant, choose, on=action.value)
         else:
             self.settle(grant, choose, fair=fair)
@@ -123,7 +125,8 @@ class Simulation(Calls):
         if on == "child":
             name = self._child_of(grant.address)
             child = {"child": name, "child_base": self.bench.store.keys.base(self._ref(name))}
-        answer = self.call("park", **held(grant), on=on, until_ms=until, **child)
+        seen = choose((None, "{}")) if on == "human" else None
+        answer = self.call("park", **held(grant), on=on, until_ms=until, seen=seen, **child)
         if answer.word == "ended":
             self.settle(grant, choose, fair=True)
 

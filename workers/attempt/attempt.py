@@ -403,7 +403,8 @@ class Attempts:
         if is_skipped(work):
             return skipped_outcome(work)
         if work.step.action in PARKING:
-            return retry_while_away(lambda: park(self._engine, work, self._secrets(work)), lease)
+            top, secrets = own_folder(work, self._folders.worktrees), self._secrets(work)
+            return retry_while_away(lambda: park(self._engine, work, secrets, top=top), lease)
         task = self._task(work, lease, self._warm) if body is None else body.task
         task = replace(task, passed_on=self._passed_on(work, lease))
         try:

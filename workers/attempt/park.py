@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Literal, cast
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
@@ -22,6 +23,7 @@ from leadhand.graphs.called_sessions import with_texts
 from leadhand.models.forms import parse_rules
 from leadhand.models.plans import PlannedTask
 from leadhand.models.validation_messages import first_error
+from workers.attempt.approvals import settle_or_ask
 from workers.task.inputs import as_text
 
 _DOCUMENT: TypeAdapter[AnyDocument] = TypeAdapter(AnyDocument)
@@ -32,37 +34,52 @@ PARKING = frozenset({Action.HUMAN, Action.WAIT, Action.CHILD, Action.PLAN})
 LOOK_MS = 60_000
 
 
-def park(engine: Engine, work: Work, secrets: frozenset[str] = frozenset()) -> Outcome | None:
+def park(
+    engine: Engine, work: Work, secrets: frozenset[str] = frozenset(), *, top: Path | None = None
+) -> Outcome | None:
     """Park a step until a person, time, child or plan; return an outcome if nothing is waited for.
 
-    Secrets are removed from the question to a person: it is shown to many readers.
+    `top` is the session's own worktree or copy.
     """
-    draft = _draft(work)
     match work.step.action:
         case Action.WAIT:
             seconds = cast("float", work.inputs.get("seconds", 0))
             on: Literal["stop", "wait"] = "stop" if work.inputs.get("on") == "stop" else "wait"
             engine.attempts.park(work, on=on, wait_ms=round(float(seconds) * 1000))
         case Action.HUMAN:
-            wait_ms = round(work.step.timeout_s * 1000)
-            question = without_secrets(work.inputs.get("question"), secrets)
-            rules = work.inputs.get("rules")
-            has_default = parse_rules(rules).default is not None
-            engine.attempts.park(
-                work,
-                on="human",
-                wait_ms=wait_ms,
-                question=question,
-                plan=draft,
-                default="answer" if has_default else work.inputs.get("default"),
-                rules=rules,
-            )
+            return _ask(engine, work, secrets, top)
         case Action.PLAN:
-            engine.attempts.park(work, on="plan", wait_ms=LOOK_MS, plan=draft)
+            engine.attempts.park(work, on="plan", wait_ms=LOOK_MS, plan=_draft(work))
         case Action.CHILD:
             return _child(engine, work)
         case _:
             raise AssertionError(work.step.action)
+    return None
+
+
+def _ask(engine: Engine, work: Work, secrets: frozenset[str], top: Path | None) -> Outcome | None:
+    """Ask a person, unless an answer counts by now.
+
+    Secrets are removed from the question: it is shown to many readers.
+    """
+    asked = settle_or_ask(engine, work, top, secrets)
+    if isinstance(asked, Outcome):
+        return asked
+    question = without_secrets(work.inputs.get("question"), secrets)
+    rules = work.inputs.get("rules")
+    has_default = parse_rules(rules).default is not None
+    engine.attempts.park(
+        work,
+        on="human",
+        wait_ms=round(work.step.timeout_s * 1000),
+        question=asked.text(question) if isinstance(question, str) else question,
+        # A draft that is asked about once more keeps the edits of people.
+        plan=_draft(work) if asked.times == 1 else None,
+        default="answer" if has_default else work.inputs.get("default"),
+        rules=rules,
+        seen=None if asked.seen is None else asked.seen.model_dump_json(exclude_none=True),
+        asked=asked.times,
+    )
     return None
 
 

@@ -2,7 +2,7 @@
 -- Arguments: address, fence, nonce, on (human | wait | stop | child | plan), until_ms?, child? and child_base?,
 --   question?, plan? (a draft that is adopted: tasks, at_once, retries, on_failure, proposals, proposal_ms?),
 --   default? (of a person's deadline),
---   rules? (what a person's answer must fit, as JSON)
+--   rules? (what a person's answer must fit, as JSON), seen? (of the work, as JSON), asked? (how often)
 -- Returns: parked(fence) | ended(status of a child that has ended meanwhile) | superseded
 --- @requires addresses, deadlines, dispatch, events, indexes/changes, locks/locks, outcomes, plans/progress, records
 --- @requires sessions, transaction, transcript, turn_records, webhooks
@@ -30,7 +30,9 @@ return function(tx)
   end
   step.state, step.fence, step.lease, step.deadline = 'parked', step.fence + 1, nil, nil
   step.parked = {on = args.on, until_ms = args.until_ms or tx.now, child = args.child, question = args.question,
-    rules = args.rules, default = args.default, wait_ms = args.default and args.until_ms - tx.now or nil}
+    rules = args.rules, seen = args.seen, asked = args.asked, default = args.default,
+    wait_ms = args.default and args.until_ms - tx.now or nil}
+  step.given, step.answered_by = nil, nil
   cjson.encode(step)   -- what JSON cannot hold, such as an infinite number, fails before anything is written
   records.save(tx, 'steps', address)
   redis.call('ZREM', tx.keys.running, address)

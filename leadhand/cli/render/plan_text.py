@@ -70,6 +70,7 @@ def draft_lines(plan: PlanView) -> Iterator[str]:
         yield from lines[:_LINES]
         if len(lines) > _LINES:
             yield f"     … {plural(len(lines) - _LINES, 'more line')}"
+    yield from block(plan.question or "", indent="")
     yield from _deadline(plan)
 
 

@@ -18,10 +18,12 @@ from leadhand.models.views.audit import (
 )
 from leadhand.models.views.explain import (
     Cause,
+    CheckSeen,
     ExplainView,
     Met,
     QuestionView,
     ReceiptView,
+    SeenWork,
     SuggestedAction,
     Wait,
 )
@@ -162,6 +164,7 @@ __all__ = [
     "ChangedFiles",
     "CheckCount",
     "CheckEvidence",
+    "CheckSeen",
     "CleaningView",
     "Counters",
     "DayCount",
@@ -223,6 +226,7 @@ __all__ = [
     "RoleView",
     "Running",
     "RunningStep",
+    "SeenWork",
     "SessionCount",
     "SessionView",
     "SignInLink",

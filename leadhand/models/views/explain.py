@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import JsonValue
 
+from leadhand.models.counts import Counts
 from leadhand.models.views.folder import OwnFolderView
 from leadhand.models.views.view import View
 
@@ -43,6 +44,28 @@ class Wait(View):
     next: list[str] = []
 
 
+class CheckSeen(View):
+    """The newest verdict of a check, as a question shows it."""
+
+    name: str
+    verdict: str | None = None
+    #: The tests that it ran; null if they are not known.
+    counts: Counts | None = None
+
+
+class SeenWork(View):
+    """What a question shows of the work. Its answer counts for this state of the folder only."""
+
+    #: The digest of the folder.
+    digest: str
+    #: The files that the session has changed, at most 100; null if they are not known.
+    files: list[str] | None = None
+    #: How many they are.
+    count: int = 0
+    #: The newest verdict of each check.
+    checks: list[CheckSeen] = []
+
+
 class QuestionView(View):
     """An open question to a person: a step that waits for its answer."""
 
@@ -63,6 +86,8 @@ class QuestionView(View):
     choices: list[str] = []
     #: The answer at the deadline: its text, choice and fields; null: the step fails then.
     default: dict[str, JsonValue] | None = None
+    #: The work that the answer is about; null: the session has no folder, or it cannot be compared.
+    seen: SeenWork | None = None
     #: `plan`: the draft of a plan, which is approved, changed or edited; null: anything else.
     about: str | None = None
 

@@ -188,6 +188,8 @@ class PlanView(View):
     proposals: list[ProposalView] = []
     #: Names of the checkers that tasks may choose.
     checkers: list[str] = []
+    #: What is asked about the draft, with the work so far; null: it waits for no approval.
+    question: str | None = None
     #: When refine's deadline is, and what happens then.
     deadline: str | None = None
     on_deadline: str | None = None

@@ -69,6 +69,42 @@ def test_parking_twice_is_parking_once(bench: Bench):
     drive.ended_well()
 
 
+def test_answer_about_the_work_waits_for_the_attempt_that_compares_it(bench: Bench):
+    drive = bench.start(program(step("ask", "human"), step("after")))
+    parked = drive.park(drive.take("ask"), seen="{}", asked=1)
+    assert drive.answer("ask", parked.fence).word == "settled"
+    assert drive.answer("ask", parked.fence).by == "somebody"
+    assert drive.live == {"ask"}
+    first = drive.take("ask")
+    assert first.given is not None
+    assert (first.given.seen, first.given.asked) == ("{}", 1)
+    bench.tick(31)  # its worker dies
+    drive.sweep()
+    again = drive.take("ask")
+    assert again.given == first.given
+    parked = drive.park(again, seen="{}", asked=2)  # the work has changed
+    assert drive.answer("ask", parked.fence, verdict="retry").word == "settled"  # asks for changes
+    drive.do("after")
+    drive.ended_well()
+
+
+def test_default_of_a_question_about_the_work_counts_at_once(bench: Bench):
+    drive = bench.start(program(step("ask", "human")))
+    parked = drive.park(drive.take("ask"), seen="{}", asked=1)
+    assert drive.answer("ask", parked.fence, by="deadline").word == "settled"
+    drive.ended_well()
+
+
+def test_answer_of_a_stopped_session_is_compared_after_the_resume(bench: Bench):
+    drive = bench.start(program(step("ask", "human")))
+    parked = drive.park(drive.take("ask"), seen="{}", asked=1)
+    drive.control("stop")
+    assert drive.answer("ask", parked.fence).word == "settled"
+    assert drive.claim("ask").word == "refused"
+    drive.control("resume")
+    assert drive.take("ask").given is not None
+
+
 def test_parked_child_is_looked_at_again_and_again(bench: Bench):
     drive = bench.start(program(step("spawn", "child"), step("after")))
     grant = drive.take("spawn")

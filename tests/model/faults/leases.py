@@ -6,6 +6,24 @@ from tests.model.faults.fault import Fault
 
 FAULTS = (
     Fault(
+        "an approval counts whatever the folder has become",
+        "answer",
+        "  if is_bound(args, step.parked) then\n",
+        "  if false and is_bound(args, step.parked) then\n",
+    ),
+    Fault(
+        "an answer is forgotten while its folder is compared",
+        "lib/attempts",
+        "given = step.given,",
+        "given = nil,",
+    ),
+    Fault(
+        "an answer to the first question counts for the second",
+        "park",
+        "step.given, step.answered_by = nil, nil",
+        "step.answered_by = nil",
+    ),
+    Fault(
         "an answer is accepted after its deadline",
         "answer",
         "args.by ~= 'deadline' and",

@@ -86,6 +86,7 @@ class Bookkeeping:
 
     def _leave(self, step: StepRun, state: str) -> None:
         step.state, step.lease, step.deadline, step.due = state, None, None, None
+        step.given &= state == "ready"
 
     def _at_work(self) -> list[Child]:
         return [child for child in self.children.values() if child.at_work]

@@ -38,6 +38,9 @@ class StepRun:
     until: int = 0
     look_at: int = 0
     on: str = ""
+    #: Whether the question shows the work; then its answer is kept for the next attempt.
+    seen: bool = False
+    given: bool = False
     verdict: str | None = None
     #: The usage of this attempt that its heartbeats reported.
     told: dict[str, int] = field(default_factory=dict)

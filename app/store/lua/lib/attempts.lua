@@ -25,7 +25,8 @@ function attempts.terms(tx, address, step)
   local talk = r.talk
   return {address = address, fence = step.fence, nonce = step.nonce, attempt = step.attempt,
     lease = step.lease, deadline = step.deadline, lost = step.lost or 0, failed = step.failed or 0,
-    failure = step.failure, ending = step.ending, thread = talk and redis.call('HGET', tx.keys.threads, talk) or nil,
+    failure = step.failure, ending = step.ending, given = step.given,
+    thread = talk and redis.call('HGET', tx.keys.threads, talk) or nil,
     origins = origins_of(tx, address), messages = inbox.given(tx, address),
     recheck = turn_records.recheck_around(tx, address), compare = r.folder and tx.session.compare ~= '' or nil,
     definitions = tx.session.definitions ~= '' and tx.session.definitions or nil}

@@ -13,7 +13,7 @@ function cancellation.cancel_step(tx, address, step)
   if step.waits then calls.give_up(tx, address) end
   locks.release(tx, address)
   step.state, step.ended, step.parked, step.due = 'cancelled', tx.now, nil, nil
-  step.lease, step.deadline = nil, nil
+  step.lease, step.deadline, step.given = nil, nil, nil
   records.save(tx, 'steps', address)
   for _, key in ipairs({tx.keys.live, tx.keys.parked, tx.keys.running}) do redis.call('ZREM', key, address) end
   redis.call('ZREM', tx.shared.leases, addresses.member(tx, address))

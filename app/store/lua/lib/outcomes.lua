@@ -19,6 +19,7 @@ local function record(tx, address, step, word, verdict, reason, text)
   if step.parked and step.parked.on == 'human' then changes.add(tx, 'answered') end
   step.state, step.verdict, step.reason, step.ended = word, verdict, reason, tx.now
   step.lease, step.deadline, step.parked, step.due, step.failure, step.ending = nil, nil, nil, nil, nil, nil
+  step.given = nil
   records.save(tx, 'steps', address)
   retries.leave(tx, address, before)
   if tx.document ~= '' then redis.call('HSET', tx.keys.out, address, tx.document) end

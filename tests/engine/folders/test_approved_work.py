@@ -1,0 +1,130 @@
+"""An approval counts for the work that its question showed, and for no other."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from leadhand.models.plans import PlanEdit
+from leadhand.models.views import QuestionView
+from tests.engine.folders.test_fork_worktree import Sessions
+from tests.unit.workers.folders.repositories import git, make_repository
+
+pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+
+ANSWER = "go on"
+
+
+@pytest.fixture
+def sessions(store_url: str, tmp_path: Path) -> Iterator[Sessions]:
+    sessions = Sessions(store_url, tmp_path)
+    yield sessions
+    sessions.attempts.close()
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    repo = make_repository(tmp_path / "repo")
+    git(repo, "reset", "-q", "--hard")
+    agent = '[agents.writer]\ncommand = ["sh", "-c", "echo work > a.txt"]\n'
+    (tmp_path / "agents.toml").write_text(agent)
+    return repo
+
+
+def submit(sessions: Sessions, cwd: Path, **more: object) -> str:
+    written = {"agentType": "writer", "identifier": "one"}
+    steps = [
+        {"type": "llm", **written, "messages": [{"role": "user", "content": ["go"]}]},
+        {"type": "check", "checker": {"name": "works", "command": "grep -q work a.txt"}},
+        {"type": "human", "label": "release", "question": "Shall it be released?"},
+        {"type": "tool", "tool": "echo", "arguments": {"released": "${steps.release}"}},
+    ]
+    given = {"kind": "flow", "name": "release", "cwd": str(cwd), "steps": steps}
+    return sessions.submit_document({**given, **more})
+
+
+def question(sessions: Sessions, session: str) -> QuestionView:
+    (found,) = sessions.engine.questions.of_tree(session, limit=2).items
+    return found
+
+
+def answer(sessions: Sessions, session: str) -> str:
+    sessions.engine.answers.give(session, ANSWER, by="kim")
+    # Its reply may be lost: the same answer again changes nothing.
+    sessions.engine.answers.give(session, ANSWER, by="kim")
+    sessions.carry_out(session)
+    return sessions.status(session)
+
+
+def test_question_shows_the_newest_checks_and_the_work_that_the_answer_counts_for(
+    sessions: Sessions, repo: Path
+) -> None:
+    session = submit(sessions, repo)
+    asked = question(sessions, session)
+    assert asked.question.splitlines()[2] == "Checks: works accept."
+    assert "Work: 1 file has changed: a.txt. State of the folder: git:" in asked.question
+    assert asked.seen is not None
+    assert (asked.seen.files, asked.seen.count) == (["a.txt"], 1)
+    assert [(one.name, one.verdict) for one in asked.seen.checks] == [("works", "accept")]
+    (wait,) = sessions.engine.explainer.explain(session).waits
+    assert asked.seen.digest[:16] in str(wait.question)
+    assert answer(sessions, session) == "completed", sessions.reason(session)
+    steps = sessions.engine.queries.steps(session, limit=99).items
+    (step,) = (one for one in steps if one.address == asked.address)
+    assert step.answered_by == "kim"
+    spoken = sessions.engine.queries.transcript(session).items
+    assert [one.text for one in spoken if one.role == "human"] == [ANSWER]
+
+
+@pytest.mark.parametrize("saves", [1, 2])
+def test_answer_is_asked_for_once_more_where_the_work_has_changed_and_is_contested_after_that(
+    sessions: Sessions, repo: Path, saves: int
+) -> None:
+    session = submit(sessions, repo)
+    first = question(sessions, session)
+    (repo / "one.txt").write_text("saved\n")
+    assert answer(sessions, session) == "waiting"
+    asked = question(sessions, session)
+    assert asked.question.splitlines()[0].endswith("since the question was shown: one.txt.")
+    assert asked.seen is not None
+    assert asked.seen != first.seen
+    assert asked.seen.files == ["a.txt", "one.txt"]
+    if saves == 1:
+        assert answer(sessions, session) == "completed"
+        return
+    (repo / "one.txt").write_text("saved again\n")
+    assert answer(sessions, session) == "failed"
+    reason = sessions.engine.queries.session(session).reason
+    assert reason is not None
+    assert (reason.root.code, "one.txt" in reason.root.text) == ("contested", True)
+
+
+def test_plan_that_was_edited_keeps_its_edits_where_its_approval_is_asked_for_once_more(
+    sessions: Sessions, repo: Path
+) -> None:
+    task = {"id": "one", "title": "Write it", "description": "Write it."}
+    given = {
+        "kind": "plan",
+        "request": "Write",
+        "tasks": [task],
+        "cwd": str(repo),
+        "checkers": ["true"],
+    }
+    session = sessions.submit_document({**given, "workspace": "shared"})
+    plans = sessions.engine.plans
+    first = plans.view(session)
+    assert "State of the folder: git:" in str(first.question)
+    added = {"op": "add", "task": {**task, "id": "two"}}
+    plans.edit(session, PlanEdit.model_validate({"operations": [added]}), version=None, by="kim")
+    (repo / "one.txt").write_text("saved\n")
+    for state in ("refining", "ended"):
+        plans.approve(session, by="kim", version=plans.view(session).version)
+        sessions.carry_out(session, last="execute")
+        view = plans.view(session)
+        assert (view.state, [one.id for one in view.tasks]) == (state, ["one", "two"])
+        assert ("since the question was shown: one.txt" in str(view.question)) == (
+            state == "refining"
+        )
