@@ -37,7 +37,7 @@ from leadhand.flows.file_reading import (
     read_markdown,
 )
 from leadhand.flows.structure import Brought, steps_of
-from leadhand.graphs.input_schema import schema_of
+from leadhand.models.json_schema import schema_of
 from leadhand.models.views import FlowInput, FlowView
 
 T = TypeVar("T")

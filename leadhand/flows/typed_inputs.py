@@ -9,7 +9,8 @@ from typing import Any
 from pydantic import JsonValue
 
 from leadhand.graphs.faults import GraphFault
-from leadhand.graphs.input_schema import accepts_text, declare_inputs, input_faults, schema_of
+from leadhand.graphs.input_schema import declare_inputs, input_faults
+from leadhand.models.json_schema import accepts_text, schema_of
 
 _Schema = dict[str, JsonValue]
 
@@ -47,7 +48,7 @@ def typed_inputs(schema: _Schema | None, inputs: Mapping[str, str | None]) -> di
     return {
         name: _value(text)
         for name, text in inputs.items()
-        if text is not None and schema and not accepts_text(schema, name)
+        if text is not None and schema and not accepts_text(schema_of(schema, name))
     }
 
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from decimal import Decimal, InvalidOperation
 from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 from pydantic.alias_generators import to_camel
+
+from leadhand.models.json_schema import Judge, TooLarge
 
 #: The most fields of a form, and the most groups that enclose one another.
 MAX_FIELDS, MAX_DEPTH = 100, 3
@@ -158,44 +159,23 @@ def default_of(field: Leaf) -> JsonValue:
 
 
 def check_value(field: Leaf, value: JsonValue) -> tuple[JsonValue, str | None]:
-    """Validates a value of a form field; returns it as it is stored, and an error text or None."""
-    match field:
-        case TextField():
-            return value, _fault_of_text(field, value)
-        case NumberField():
-            return _check_number(field, value)
-        case Checkbox():
-            return value, None if isinstance(value, bool) else "it is neither true nor false"
-        case Multiselect():
-            return value, _fault_of_list(field, value)
+    """Validates a value of a form field; returns it as it is stored, and an error text or None.
 
-
-def _fault_of_text(field: TextField, value: JsonValue) -> str | None:
-    if not isinstance(value, str):
-        return "it is no text"
-    if field.enum is not None:
-        return None if value in field.enum else "it is none of its options"
-    if len(value) < (field.min_length or 0):
-        return "it is too short"
-    if len(value) > (TEXT_MAX if field.max_length is None else field.max_length):
-        return "it is too long"
-    return None
-
-
-def _check_number(field: NumberField, value: JsonValue) -> tuple[JsonValue, str | None]:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not _is_finite(value):
-        return value, "it is no number"
-    if field.type == "integer":
-        if value != int(value):
-            return value, "it is no whole number"
+    >>> check_value(NumberField(type="integer", maximum=5), 7.0)
+    (7, 'it should be less than or equal to 5')
+    """
+    schema = field.model_dump(mode="json", exclude_none=True)
+    if isinstance(field, TextField):
+        schema.setdefault("maxLength", TEXT_MAX)
+    if isinstance(value, int | float) and not _is_finite(value):
+        return value, "it should be a finite number"
+    if schema["type"] == "integer" and isinstance(value, float) and value.is_integer():
         value = int(value)
-    if field.minimum is not None and value < field.minimum:
-        return value, "it is too small"
-    if field.maximum is not None and value > field.maximum:
+    try:
+        found = Judge().misfits(schema, value, most=1)
+    except TooLarge:
         return value, "it is too large"
-    if field.multiple_of is not None and not _is_multiple(value, field.multiple_of):
-        return value, f"it is no multiple of {field.multiple_of:g}"
-    return value, None
+    return value, str(found[0]) if found else None
 
 
 def _is_finite(value: float) -> bool:
@@ -208,32 +188,6 @@ def _is_finite(value: float) -> bool:
         return math.isfinite(value)
     except OverflowError:
         return False
-
-
-def _is_multiple(value: float, step: float) -> bool:
-    """Compares in decimal, in which 0.3 is a multiple of 0.1.
-
-    >>> _is_multiple(0.3, 0.1), _is_multiple(0.35, 0.1), _is_multiple(1e300, 1e-300)
-    (True, False, False)
-    """
-    try:
-        return Decimal(str(value)) % Decimal(str(step)) == 0
-    except InvalidOperation:  # more digits than decimals have
-        return False
-
-
-def _fault_of_list(field: Multiselect, value: JsonValue) -> str | None:
-    if not isinstance(value, list):
-        return "it is no list"
-    if any(one not in field.items.enum for one in value):
-        return "it has something that is none of its options"
-    if len({str(one) for one in value}) < len(value):
-        return "it names an option twice"
-    if len(value) < (field.min_items or 0):
-        return "it has too few options"
-    if field.max_items is not None and len(value) > field.max_items:
-        return "it has too many options"
-    return None
 
 
 def expected(field: FormField) -> str:

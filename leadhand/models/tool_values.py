@@ -4,50 +4,28 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
-from typing import Any, Literal, Union
+from contextlib import suppress
+from functools import cache
+from typing import Any
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
+from leadhand.models.json_schema import (
+    DEEPEST,
+    Judge,
+    TooLarge,
+    fits,
+    properties_of,
+    schema_of,
+    supported,
+)
 from leadhand.models.suggestions import listed
-from leadhand.models.validation_messages import plain_message
 
 #: Characters of a value that an error shows.
 _SHOWN = 120
 _Schema = Mapping[str, JsonValue]
-_TYPES: Mapping[str, Any] = {
-    "string": str, "integer": int, "number": float, "boolean": bool, "null": None,
-}  # fmt: skip
-#: Keywords that are compared with a value, besides those that hold other schemas.
-_COMPARED = (
-    "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minLength", "maxLength",
-    "minItems", "maxItems", "minProperties", "maxProperties", "required",
-)  # fmt: skip
-#: What a value should be or have, by the keyword that it does not meet.
-_LIMITS = {
-    "minimum": "be greater than or equal to {}",
-    "maximum": "be less than or equal to {}",
-    "exclusiveMinimum": "be greater than {}",
-    "exclusiveMaximum": "be less than {}",
-    "multipleOf": "be a multiple of {}",
-    "minLength": "have at least {} characters",
-    "maxLength": "have at most {} characters",
-    "minItems": "have at least {} items",
-    "maxItems": "have at most {} items",
-    "minProperties": "have at least {} fields",
-    "maxProperties": "have at most {} fields",
-    "required": "have the fields {}",
-    "enum": "be one of {}",
-}
-#: The longest value that is compared with limits, in characters of JSON.
-_LONGEST = 200_000
-
-
-def argument_schema(schema: _Schema, name: str) -> _Schema:
-    """Returns the JSON Schema of one argument; an empty one if there is none."""
-    properties = schema.get("properties")
-    found = properties.get(name) if isinstance(properties, dict) else None
-    return found if isinstance(found, dict) else {}
+#: Types to which a call converts values of others, such as texts that are numbers.
+_CONVERTED: Mapping[str, type] = {"integer": int, "number": float, "boolean": bool}
 
 
 def misfit(schema: _Schema, value: JsonValue) -> str | None:
@@ -58,25 +36,17 @@ def misfit(schema: _Schema, value: JsonValue) -> str | None:
     >>> misfit({"type": "integer"}, "3"), misfit({}, object)
     (None, None)
     >>> misfit({"type": "array", "items": {"type": "integer"}}, [1, "x"])
-    'in [1], it should be a valid integer, unable to parse string as an integer'
+    'in [1], it should be a whole number'
     >>> misfit({"type": "integer", "maximum": 10}, 99)
     'it should be less than or equal to 10'
     """
-    try:
-        converted = _adapter(json.dumps(schema)).validate_python(value)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        parts = (part for part in first["loc"] if isinstance(part, int) or _is_key(value, part))
-        inside = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in parts)
-        where = f"in {inside}, " if inside else ""
-        return f"{where}{plain_message(first['msg']).replace('Input should', 'it should')}"
-    return next(_limit_errors(schema, converted), None)
+    return _fit(schema, value)[1]
 
 
 def misfits(tool: str, schema: _Schema, known: _Schema) -> Iterator[tuple[str, str]]:
     """Yields the arguments whose values the tool's schema rejects, each with the error text."""
     for name, value in known.items():
-        wrong = misfit(argument_schema(schema, name), value)
+        wrong = misfit(schema_of(schema, name), value)
         if wrong is not None:
             yield name, f"{wrong}; `leadhand tools show {tool}` shows its arguments"
 
@@ -91,8 +61,7 @@ def convert(
     >>> convert({"properties": {"n": {}}, "required": ["n"]}, {})[1]
     "argument 'n' is missing; give it"
     """
-    properties = schema.get("properties")
-    known = properties if isinstance(properties, dict) else {}
+    known = properties_of(schema)
     if schema.get("additionalProperties") is False or known:
         unknown = next((name for name in arguments if name not in known), None)
         if unknown is not None and schema.get("additionalProperties") in (False, None):
@@ -101,131 +70,83 @@ def convert(
     for name in required if isinstance(required, list) else ():
         if name not in arguments:
             return {}, f"argument {str(name)!r} is missing; give it"
-    defaults = {
+    found: dict[str, JsonValue] = {
         name: one["default"]
         for name, one in known.items()
         if isinstance(one, dict) and "default" in one
     }
-    found: dict[str, JsonValue] = {**defaults}
     for name, value in arguments.items():
-        wrong = misfit(argument_schema(schema, name), value)
+        found[name], wrong = _fit(schema_of(schema, name), value)
         if wrong is not None:
             return {}, f"argument {name!r}: it is {_shown(value)}; {wrong}"
-        adapter = _adapter(json.dumps(argument_schema(schema, name)))
-        found[name] = adapter.validate_python(value)
     return found, None
 
 
-def _limit_errors(schema: _Schema, value: JsonValue) -> Iterator[str]:
-    """Yields where a value of the right type does not meet a limit of the schema."""
-    limits = _limits({**schema})
-    if not limits or len(json.dumps(value, default=str)) > _LONGEST:
-        return
-    from jsonschema import Draft202012Validator
-    from jsonschema.exceptions import SchemaError, best_match
-
-    validator = Draft202012Validator(limits)
+def _fit(schema: _Schema, value: JsonValue) -> tuple[JsonValue, str | None]:
+    """Converts a value by its schema; returns it, and what is wrong with it."""
+    if not schema:
+        return value, None
+    compared = supported(schema)
+    converted = _converted(compared, value, compared, 0)
     try:
-        validator.check_schema(limits)
-    except SchemaError:  # the server that declared the tool judges its own schema
-        return
-    error = best_match(validator.iter_errors(value))
-    if error is not None:
-        inside = error.json_path.removeprefix("$")
-        where = f"in {inside}, " if inside else ""
-        yield f"{where}it should {_limit_text(str(error.validator), error.validator_value)}"
+        found = Judge().misfits(compared, converted, most=1)
+    except TooLarge:  # the server that declared the tool compares it
+        return converted, None
+    return (value, str(found[0])) if found else (converted, None)
 
 
-def _limits(schema: JsonValue, *, is_member: bool = False) -> dict[str, JsonValue]:
-    """The limits of a schema, weaker than the schema itself: each value that fits it fits them.
-
-    Without patterns, which may run for hours, and references. Types are left out, as a text may
-    stand for a number, but in the members of a union, which they tell apart.
-
-    >>> _limits({"type": "string", "pattern": "(a+)+$", "maxLength": 3})
-    {'maxLength': 3}
-    """
-    if not isinstance(schema, dict) or "$ref" in schema:
-        return {}
-    kept = {name: schema[name] for name in _COMPARED if name in schema}
-    if is_member and str(schema.get("type")) in (*_TYPES, "array", "object"):
-        kept["type"] = schema["type"]
-    if isinstance(schema.get("multipleOf"), int):  # a float is rarely a multiple of another
-        kept["multipleOf"] = schema["multipleOf"]
-    choices = schema.get("enum")
-    if isinstance(choices, list) and choices and all(isinstance(one, str) for one in choices):
-        kept["enum"] = choices
-    return kept | {name: part for name, part in _limits_inside(schema).items() if part}
+def _converted(schema: Any, value: Any, whole: Any, depth: int) -> Any:
+    """The value with texts, numbers and true or false converted to the types of the schema."""
+    if depth > DEEPEST or not isinstance(schema, dict) or "enum" in schema or "const" in schema:
+        return value
+    if isinstance(reference := schema.get("$ref"), str):
+        _, place, name = reference.split("/")
+        value = _converted(whole[place][name], value, whole, depth + 1)
+    kinds = schema.get("type")
+    for kind in kinds if isinstance(kinds, list) else [kinds]:
+        if fits({"type": kinds}, value) or kind not in _CONVERTED:
+            continue
+        with suppress(ValidationError):
+            return _adapter(kind).validate_python(value)
+    for one in schema.get("allOf", ()):
+        value = _converted(one, value, whole, depth + 1)
+    for name in ("anyOf", "oneOf"):
+        value = _as_member(schema.get(name, ()), value, whole, depth)
+    return _converted_within(schema, value, whole, depth + 1)
 
 
-def _limits_inside(schema: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    """The limits of the schemas in a schema."""
-    kept: dict[str, JsonValue] = {
-        name: _limits(schema.get(name)) for name in ("items", "additionalProperties")
-    }
-    # Weaker members may all fit, so that one of them is as much as can be asked.
-    unions = {"anyOf": "anyOf", "oneOf": "anyOf", "allOf": "allOf"}
-    for name, kind in unions.items():
-        members = schema.get(name)
-        if isinstance(members, list) and members:
-            kept[kind] = [_limits(one, is_member=True) for one in members]
-    properties = schema.get("properties")
-    if isinstance(properties, dict):
-        kept["properties"] = {name: _limits(one) for name, one in properties.items()}
-    return kept
+def _as_member(members: Any, value: Any, whole: Any, depth: int) -> Any:
+    """The value as the first member of a union that accepts it as it is, or else converted."""
+    definitions = {name: whole[name] for name in ("$defs", "definitions") if name in whole}
+    schemas = [{**definitions, **one} for one in members if isinstance(one, dict)]
+    if any(fits(one, value) for one in schemas):
+        return value
+    tried = ((one, _converted(one, value, whole, depth + 1)) for one in schemas)
+    return next((found for one, found in tried if fits(one, found)), value)
 
 
-def _limit_text(keyword: str, limit: object) -> str:
-    text = ", ".join(map(str, limit)) if isinstance(limit, list) else str(limit)
-    return _LIMITS.get(keyword, "have one of the forms that the schema allows").format(
-        text[:_SHOWN]
-    )
+def _converted_within(schema: dict[str, Any], value: Any, whole: Any, depth: int) -> Any:
+    """The value with its items or fields converted."""
+    if isinstance(value, list):
+        first = schema.get("prefixItems", ())
+        return [
+            _converted(first[n] if n < len(first) else schema.get("items"), one, whole, depth)
+            for n, one in enumerate(value)
+        ]
+    if isinstance(value, dict):
+        known, others = schema.get("properties", {}), schema.get("additionalProperties")
+        return {
+            name: _converted(known.get(name, others), one, whole, depth)
+            for name, one in value.items()
+        }
+    return value
+
+
+@cache
+def _adapter(kind: str) -> TypeAdapter[Any]:
+    return TypeAdapter(_CONVERTED[kind])
 
 
 def _shown(value: JsonValue) -> str:
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
-
-
-def accepts_text(schema: _Schema) -> bool:
-    """Whether the schema's type has texts as values, not only numbers that are written as text.
-
-    >>> accepts_text({"type": "integer"}), accepts_text({}), accepts_text({"enum": ["a", 1]})
-    (False, True, True)
-    """
-    members = schema.get("anyOf")
-    if isinstance(members, list):
-        return any(accepts_text(one) for one in members if isinstance(one, dict))
-    choices = schema.get("enum")
-    if isinstance(choices, list):
-        return any(isinstance(one, str) for one in choices)
-    return schema.get("type", "string") == "string"
-
-
-def _is_key(value: JsonValue, part: str) -> bool:
-    """Whether part of a location is a key of the value, and not the name of a union's member."""
-    return isinstance(value, dict) and part in value
-
-
-@lru_cache(maxsize=512)
-def _adapter(schema: str) -> TypeAdapter[Any]:
-    return TypeAdapter(_type(json.loads(schema)))
-
-
-def _type(schema: _Schema) -> Any:
-    choices, members = schema.get("enum"), schema.get("anyOf")
-    if isinstance(choices, list) and choices:
-        is_plain = all(isinstance(one, str | int | None) for one in choices)
-        return Literal[tuple(choices)] if is_plain else Any
-    if isinstance(members, list) and any(isinstance(one, dict) for one in members):
-        return Union[tuple(_type(one) for one in members if isinstance(one, dict))]  # noqa: UP007
-    kind = str(schema.get("type", ""))
-    if kind == "array":
-        return list[_inner(schema.get("items"))]  # type: ignore[misc]
-    if kind == "object":
-        return dict[str, _inner(schema.get("additionalProperties"))]  # type: ignore[misc]
-    return _TYPES.get(kind, Any)
-
-
-def _inner(schema: JsonValue) -> Any:
-    return _type(schema) if isinstance(schema, dict) else Any

@@ -1,4 +1,4 @@
-"""Reads a graph file, with all of its errors and their places."""
+"""Reads a graph file, with its errors and their places."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from pydantic import JsonValue, ValidationError
 from leadhand.flows.file_reading import FlowInvalid, json_in
 from leadhand.flows.graph_faults import faults_of_graph
 from leadhand.graphs.documents import GraphDocument
-from leadhand.graphs.input_schema import declare_inputs, schema_of, typed_value
+from leadhand.graphs.input_schema import declare_inputs
+from leadhand.models.json_schema import schema_of, typed_value
 
 
 class GraphFile(NamedTuple):

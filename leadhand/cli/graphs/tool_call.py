@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 
 import click
-from pydantic import JsonValue, ValidationError
+from pydantic import ValidationError
 
 from leadhand.graphs.documents import GraphDocument
 from leadhand.graphs.references import escape_value
+from leadhand.models.json_schema import schema_of, typed_value
 from leadhand.models.suggestions import nearest
-from leadhand.models.tool_values import accepts_text, argument_schema
 from leadhand.models.validation_messages import first_error
 from leadhand.models.views import ToolView
 from leadhand.run import working_folder
@@ -38,7 +37,7 @@ def call_document(
     """Builds a graph with one step that calls a tool. Raises ClickException if it is not valid."""
     # Without any tool the workers are still starting: the call itself then checks everything.
     schema = find_tool(tools, name).input_schema if tools else {}
-    arguments = {key: _value(argument_schema(schema, key), text) for key, text in given.items()}
+    arguments = {key: typed_value(text, schema_of(schema, key)) for key, text in given.items()}
     step = {
         "name": name.rpartition(":")[2],
         "tool": name,
@@ -52,18 +51,3 @@ def call_document(
         raise click.ClickException(first_error(error, GraphDocument)) from None
     except ValueError as error:
         raise click.ClickException(str(error)) from None
-
-
-def _value(schema: Mapping[str, JsonValue], text: str) -> JsonValue:
-    """The value of an argument: a text if the tool takes one, else JSON where it is JSON.
-
-    >>> _value({"type": "string"}, "3"), _value({"type": "array"}, "[3]"), _value({}, "3")
-    ('3', [3], '3')
-    """
-    if schema and not accepts_text(schema):
-        try:
-            value: JsonValue = json.loads(text)
-        except ValueError:
-            return text
-        return value
-    return text

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from pydantic import JsonValue
 
 from leadhand.cli.render.tables import table
+from leadhand.models.json_schema import schema_of
 from leadhand.models.text import plain
-from leadhand.models.tool_values import argument_schema
 from leadhand.models.views import ToolView
 
 
@@ -22,7 +22,7 @@ def tool_page(tool: ToolView) -> Iterator[str]:
     if tool.parameters:
         rows = []
         for one in tool.parameters:
-            schema = argument_schema(tool.input_schema, one.name)
+            schema = schema_of(tool.input_schema, one.name)
             kind = one.annotation or "any"
             rows.append([one.name, kind, _default(schema, required=one.required), _about(schema)])
         yield from table(["ARGUMENT", "TYPE", "DEFAULT", "ABOUT"], rows)

@@ -285,7 +285,7 @@ def test_a_form_is_filled_in_at_the_terminal(api: Served, tmp_path: Path) -> Non
         terminal.type("ship\n")
         terminal.wait_for("count, a whole number from 1 (required): ")
         terminal.type("0\n")
-        terminal.wait_for("it is too small; give a whole number from 1")
+        terminal.wait_for("it should be greater than or equal to 1; give a whole number from 1")
         terminal.type("2\n")
         terminal.wait_for("title, a text (default: 7): ")
         terminal.type("\n")

@@ -1,0 +1,423 @@
+"""Compares JSON with JSON Schemas: inputs, arguments of tools and fields of forms (pure).
+
+References reach only `$defs` of the schema itself. All comparisons of a `Judge` together are
+bounded, and patterns are matched in linear time.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from contextvars import ContextVar
+from decimal import Decimal, InvalidOperation
+from functools import cache, lru_cache, partial
+from itertools import islice
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import JsonValue, StringConstraints, TypeAdapter, ValidationError
+from pydantic_core import SchemaError
+
+Schema = Mapping[str, JsonValue]
+
+#: Keywords by the kind of value that they hold.
+_SCHEMAS = ("items", "additionalProperties", "not")
+_LISTS = ("anyOf", "allOf", "oneOf", "prefixItems")
+_PLAIN = (
+    "type", "enum", "const", "title", "description", "default", "examples", "minimum", "maximum",
+    "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength", "pattern",
+    "minItems", "maxItems", "uniqueItems", "minProperties", "maxProperties", "required",
+    "$schema", "$comment",
+)  # fmt: skip
+KEYWORDS = (*_PLAIN, *_SCHEMAS, *_LISTS, "properties")
+#: Where `$ref` may lead.
+_DEFINITIONS = ("$defs", "definitions")
+#: The most levels of a schema.
+DEEPEST = 20
+#: The most keywords that a judge compares, those with a large value (by so many of its parts)
+#: several times: errors quote it.
+_CHECKS, _LARGE = 100_000, 1_000
+#: The most characters of a pattern, the most states of its automaton, and how many steps of one
+#: take as long as the comparison of a keyword.
+_PATTERN, _STATES, _STEPS = 500, 5_000, 50
+#: Characters of a limit that an error shows.
+_SHOWN = 120
+
+_KINDS = {
+    "string": "a text", "integer": "a whole number", "number": "a number",
+    "boolean": "true or false", "null": "null", "array": "a list", "object": "an object",
+}  # fmt: skip
+#: What a value should be or have, by the keyword that it does not meet.
+_TEXTS = {
+    "minimum": "be greater than or equal to {}",
+    "maximum": "be less than or equal to {}",
+    "exclusiveMinimum": "be greater than {}",
+    "exclusiveMaximum": "be less than {}",
+    "multipleOf": "be a multiple of {}",
+    "minLength": "have at least {} characters",
+    "maxLength": "have at most {} characters",
+    "pattern": "match the pattern {}",
+    "minItems": "have at least {} items",
+    "maxItems": "have at most {} items",
+    "uniqueItems": "have each item once",
+    "minProperties": "have at least {} fields",
+    "maxProperties": "have at most {} fields",
+    "required": "have the fields {}",
+    "additionalProperties": "have no fields but those of the schema",
+    "enum": "be one of {}",
+    "const": "be {}",
+}
+
+
+class TooLarge(Exception):
+    """The comparison of a value with its schema would take too long."""
+
+
+class Misfit(NamedTuple):
+    """A part of a value that does not fit: its path, such as `.a[0]`, and what it should be."""
+
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"in {self.path}, {self.message}" if self.path else self.message
+
+
+class Judge:
+    """Compares values with schemas, with a limit for all of its comparisons together."""
+
+    def __init__(self) -> None:
+        self._left = _CHECKS
+        #: The number of parts of each list and object, by its id.
+        self._sizes: dict[int, int] = {}
+
+    def misfits(self, schema: Schema, value: object, most: int = 50) -> list[Misfit]:
+        """Return where a value does not fit a schema: nothing if it fits. Raises TooLarge.
+
+        >>> Judge().misfits({"type": "array", "items": {"maximum": 3}}, [1, 4])
+        [Misfit(path='[1]', message='it should be less than or equal to 3')]
+        """
+        self._sizes.clear()
+        self._measure(value)
+        token = _JUDGE.set(self)
+        try:
+            errors = _validator(json.dumps(schema)).iter_errors(value)
+            return list(map(_misfit, islice(errors, most)))
+        except RecursionError:
+            raise TooLarge from None
+        finally:
+            _JUDGE.reset(token)
+
+    def spend(self, value: object, cost: int) -> None:
+        """Count a comparison of a value. Raises TooLarge."""
+        size = len(value) if isinstance(value, str) else self._sizes.get(id(value), 1)
+        self._left -= cost * (1 + size // _LARGE)
+        if self._left < 0:
+            raise TooLarge
+
+    def _measure(self, value: object) -> int:
+        size = 1
+        if isinstance(value, str):
+            size += len(value)
+        elif isinstance(value, list | dict):
+            size += sum(map(self._measure, value.values() if isinstance(value, dict) else value))
+            self._sizes[id(value)] = size
+        return size
+
+
+#: The judge of the comparison that runs.
+_JUDGE: ContextVar[Judge] = ContextVar("judge")
+
+
+def fits(schema: Schema, value: object) -> bool:
+    """Whether a value fits a schema."""
+    try:
+        return not Judge().misfits(schema, value, most=1)
+    except TooLarge:
+        return False
+
+
+def accepts_text(schema: Schema) -> bool:
+    """Whether texts are valid values, or the schema does not say what is.
+
+    >>> kinds = {"type": "integer"}, {"enum": ["a", 1]}, {}, {"anyOf": [{"type": "null"}]}
+    >>> [accepts_text(one) for one in kinds]
+    [False, True, True, False]
+    """
+    kinds, values, members = schema.get("type"), schema.get("enum"), schema.get("anyOf")
+    if kinds is not None:
+        return "string" in (kinds if isinstance(kinds, list) else [kinds])
+    if isinstance(members, list):
+        return any(accepts_text(one) for one in members if isinstance(one, dict))
+    return not isinstance(values, list) or any(isinstance(one, str) for one in values)
+
+
+def typed_value(text: str, schema: Schema) -> JsonValue:
+    """Parses a text as JSON if the schema wants no text or not this one; else returns the text.
+
+    >>> typed_value("7", {"type": "integer"}), typed_value("7", {"type": "string"})
+    (7, '7')
+    """
+    if accepts_text(schema) and ("enum" not in schema or fits(schema, text)):
+        return text
+    try:
+        value: JsonValue = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return value
+
+
+def members(schema: Schema) -> Iterator[tuple[str, JsonValue]]:
+    """Yields the schemas directly in a schema, each with its path."""
+    for name in _SCHEMAS:
+        if name in schema:
+            yield f".{name}", schema[name]
+    for name in _LISTS:
+        found = schema.get(name)
+        for number, one in enumerate(found if isinstance(found, list) else []):
+            yield f".{name}[{number}]", one
+    for name, one in properties_of(schema).items():
+        yield f".properties.{name}", one
+
+
+def schema_of(schema: JsonValue | Schema, name: str) -> dict[str, JsonValue]:
+    """Returns the schema of one field of an object, with `$defs`; {} if it is not there."""
+    found = properties_of(schema).get(name)
+    if not isinstance(found, dict) or not isinstance(schema, Mapping):
+        return {}
+    return {**{one: schema[one] for one in _DEFINITIONS if one in schema}, **found}
+
+
+def properties_of(schema: JsonValue | Schema) -> Mapping[str, JsonValue]:
+    """Returns the schemas of the fields of an object by their names."""
+    found = schema.get("properties") if isinstance(schema, Mapping) else None
+    return found if isinstance(found, dict) else {}
+
+
+def keyword_errors(schema: Schema) -> Iterator[tuple[str, str]]:
+    """Yields the errors in the keywords of one level of a schema: path and message."""
+    level = {name: value for name, value in schema.items() if name in _PLAIN}
+    level |= {"properties": schema["properties"]} if "properties" in schema else {}
+    for error in _metaschema().iter_errors(level):
+        if len(error.absolute_path) > 1 and error.absolute_path[0] == "properties":
+            continue  # it is reported with its own path
+        path = "".join(f".{part}" for part in error.absolute_path)
+        message = error.message
+        yield path, message if len(message) <= _SHOWN else f"{message[:_SHOWN]}…"
+    pattern = schema.get("pattern")
+    if isinstance(pattern, str) and _matcher(pattern) is None:
+        most = f"{_PATTERN} characters and few repetitions"
+        yield ".pattern", f"it is no pattern of at most {most}, without look-around"
+
+
+def supported(schema: JsonValue | Schema) -> Any:
+    """Returns the part of a schema that a judge compares: each value that fits it fits that part.
+
+    >>> supported({"type": "string", "pattern": "(?=a)", "format": "uri", "maxLength": 3})
+    {'type': 'string', 'maxLength': 3}
+    >>> supported({"not": {"format": "uri"}, "oneOf": [{"$ref": "http://a/b"}, {"const": 1}]})
+    {'anyOf': [{}, {'const': 1}]}
+    """
+    if not isinstance(schema, Mapping):
+        return _part(schema, frozenset(), 0)
+    held = [(n, found) for n in _DEFINITIONS if isinstance(found := schema.get(n), dict)]
+    known = frozenset(f"#/{name}/{key}" for name, found in held for key in found)
+    definitions = {n: {k: _part(one, known, 1) for k, one in found.items()} for n, found in held}
+    return _part(schema, known, 0) | definitions
+
+
+def _part(schema: JsonValue | Schema, known: Set[str], depth: int) -> Any:
+    """The part of a schema that is compared; `known` are the references that lead somewhere."""
+    if not isinstance(schema, Mapping) or depth > DEEPEST:
+        return schema if isinstance(schema, bool) else {}
+    kept: dict[str, Any] = {name: schema[name] for name in _PLAIN if name in schema}
+    kept.pop("$schema", None)
+    if isinstance(pattern := kept.get("pattern"), str) and _matcher(pattern) is None:
+        del kept["pattern"]
+    if schema.get("$ref") in known:
+        kept["$ref"] = schema["$ref"]
+    kept |= dict(_parts_within(schema, partial(_part, known=known, depth=depth + 1)))
+    # What is left of a schema may accept more: then `not` and `oneOf` would accept less.
+    if kept.get("not") != schema.get("not"):
+        del kept["not"]
+    if kept.get("oneOf") != schema.get("oneOf"):
+        kept.setdefault("anyOf", kept.pop("oneOf"))
+    return kept
+
+
+def _parts_within(schema: Schema, part: Callable[[Any], Any]) -> Iterator[tuple[str, Any]]:
+    if properties := properties_of(schema):
+        yield "properties", {name: part(one) for name, one in properties.items()}
+    for name in _SCHEMAS:
+        # Which properties are additional may depend on patterns, which are not compared.
+        if name in schema and not (name == _SCHEMAS[1] and "patternProperties" in schema):
+            yield name, part(schema[name])
+    for name in _LISTS:
+        if isinstance(found := schema.get(name), list) and found:
+            yield name, [part(one) for one in found]
+
+
+@lru_cache(maxsize=512)
+def _validator(text: str) -> Any:
+    """The compiled schema; one that accepts everything in place of a schema that is not valid."""
+    schema = supported(json.loads(text))
+    is_valid = next(_metaschema().iter_errors(schema), None) is None
+    return _validator_class()(schema if is_valid else {})
+
+
+@cache
+def _metaschema() -> Any:
+    from jsonschema import Draft202012Validator
+
+    return Draft202012Validator(Draft202012Validator.META_SCHEMA)
+
+
+@cache
+def _validator_class() -> Any:
+    """The validator of draft 2020-12, with bounds."""
+    from jsonschema import Draft202012Validator
+    from jsonschema.validators import extend
+
+    own: dict[str, Callable[[Any, Any], bool]] = {
+        "multipleOf": _is_multiple,
+        "uniqueItems": _is_unique,
+        "pattern": _matches,
+    }
+    known = Draft202012Validator.VALIDATORS | {n: _keyword(one) for n, one in own.items()}
+    compared = {name: _counted(known[name]) for name in (*KEYWORDS, "$ref") if name in known}
+    return extend(Draft202012Validator, compared)
+
+
+_Keyword = Callable[[Any, Any, Any, Any], Iterable[Any] | None]
+
+
+def _counted(keyword: _Keyword) -> _Keyword:
+    def compare(validator: Any, limit: Any, value: Any, schema: Any) -> Iterable[Any] | None:
+        _JUDGE.get().spend(value, 1 + (len(limit) if isinstance(limit, list) else 0))
+        return keyword(validator, limit, value, schema)
+
+    return compare
+
+
+def _keyword(accepts: Callable[[Any, Any], bool]) -> _Keyword:
+    from jsonschema import ValidationError as Error
+
+    def compare(_validator: Any, limit: Any, value: Any, _schema: Any) -> Iterable[Any]:
+        return () if accepts(limit, value) else (Error("it does not fit"),)
+
+    return compare
+
+
+def _is_multiple(step: float, value: object) -> bool:
+    """Compares in decimal, in which 0.3 is a multiple of 0.1.
+
+    >>> _is_multiple(0.1, 0.3), _is_multiple(0.1, 0.35), _is_multiple(1e-300, 1e300)
+    (True, False, False)
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return True
+    try:
+        return Decimal(str(value)) % Decimal(str(step)) == 0
+    except InvalidOperation:  # more digits than decimals have
+        return False
+
+
+def _is_unique(is_wanted: bool, value: object) -> bool:
+    if not is_wanted or not isinstance(value, list):
+        return True
+    return len({json.dumps(one, sort_keys=True) for one in value}) == len(value)
+
+
+def _matches(pattern: str, value: object) -> bool:
+    matcher = _matcher(pattern)
+    if matcher is None or not isinstance(value, str):
+        return True
+    _JUDGE.get().spend(None, _states(pattern) * len(value) // _STEPS)
+    try:
+        matcher.validate_python(value)
+    except ValidationError:
+        return False
+    return True
+
+
+@lru_cache(maxsize=512)
+def _matcher(pattern: str) -> TypeAdapter[str] | None:
+    """Compiles a pattern to an automaton; None if it is too large, or has look-around.
+
+    >>> [_matcher(one) is None for one in ("^a+$", "(?=a)", "((a{99}){99}){99}", "(a+)+$")]
+    [False, True, True, False]
+    """
+    if len(pattern) > _PATTERN or _states(pattern) > _STATES:
+        return None
+    # As in ECMAScript, these classes are of ASCII alone.
+    ascii_only = re.sub(r"\\.", lambda found: _ASCII.get(found[0], found[0]), pattern)
+    try:
+        return TypeAdapter(Annotated[str, StringConstraints(pattern=ascii_only)])
+    except SchemaError:
+        return None
+
+
+_ASCII = {r"\d": "[0-9]", r"\D": "[^0-9]", r"\w": "[0-9A-Za-z_]", r"\W": "[^0-9A-Za-z_]"}
+#: The parts of a pattern: a repetition, a class, and others.
+_TOKEN = re.compile(r"\{(?P<few>\d*),?(?P<many>\d*)\}|\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|.", re.DOTALL)
+
+
+def _states(pattern: str) -> int:
+    """Estimates the number of states of a pattern's automaton.
+
+    >>> _states("ab"), _states("[a-z]{3}"), _states("(ab{2,5}c){3}x")
+    (2, 3, 22)
+    """
+    open_groups, last = [0], 0
+    for token in _TOKEN.finditer(pattern):
+        if token["few"] is not None:
+            open_groups[-1] += last * (int(token["many"] or token["few"] or 0) - 1)
+        elif token[0] == "(":
+            open_groups.append(0)
+        elif token[0] == ")" and len(open_groups) > 1:
+            last = open_groups.pop()
+            open_groups[-1] += last
+        elif token[0] not in "*+?":
+            last = 100 if token[0] in (r"\p", r"\P") else 1
+            open_groups[-1] += last
+    return sum(open_groups)
+
+
+def _misfit(error: Any) -> Misfit:
+    path = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in error.absolute_path)
+    if error.validator not in ("anyOf", "oneOf"):
+        return Misfit(path, f"it should {_text(error.validator, error.validator_value)}")
+    of_other_types = {one.schema_path[0]: one for one in error.context if _is_of_type(one)}
+    rest = [one for one in error.context if one.schema_path[0] not in of_other_types]
+    if len({one.schema_path[0] for one in rest}) == 1:
+        return _misfit(rest[0])
+    if of_other_types and not rest:
+        kinds = " or ".join(_kinds(one.validator_value) for one in of_other_types.values())
+        return Misfit(path, f"it should be {kinds}")
+    return Misfit(path, "it should have one of the forms that the schema allows")
+
+
+def _is_of_type(error: Any) -> bool:
+    """Whether a member of a union is for values of another type."""
+    return error.validator == "type" and not error.path
+
+
+def _text(keyword: str | None, limit: Any) -> str:
+    """What a value should be or have."""
+    if keyword == "type":
+        return f"be {_kinds(limit)}"
+    if isinstance(limit, float):
+        limit = f"{limit:g}"
+    shown = ", ".join(map(str, limit)) if isinstance(limit, list) else str(limit)
+    text = _TEXTS.get(keyword or "", "fit the schema").format(shown[:_SHOWN])
+    return text.removesuffix("s") if limit == 1 and "at " in text else text
+
+
+def _kinds(kinds: str | list[str]) -> str:
+    """Names types in words.
+
+    >>> _kinds(["integer", "null"])
+    'a whole number or null'
+    """
+    known = [kinds] if isinstance(kinds, str) else kinds
+    return " or ".join(_KINDS.get(one, one) for one in known)
