@@ -65,7 +65,7 @@ def submit_batch(engine: Engine, _: Call, asked: _Given) -> BatchView:
 
 def _item(given: _GivenItem, owner: Owner | None, engine: Engine, *, free: bool, most: int) -> Item:
     """Parse an item. Raises Refused, with at most `most` errors."""
-    document = parse_document(given.document, engine, most=most)
+    document = parse_document(given.document, most=most)
     allow(document, free=free)
     key = given.idempotency_key
     body = hash_document(document, engine.settings.secret)

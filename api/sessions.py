@@ -51,7 +51,7 @@ def submit(engine: Engine, call: Call, given: JsonValue) -> SessionView:
     """Creates a session from a document; a child if a step sends it."""
     caller = current_caller()
     policy = parent_end(call.query, is_child=caller is not None)
-    document = parse_document(given, engine)
+    document = parse_document(given)
     free = may_bring_commands(engine)
     allow(document, free=free)
     workers = current_workers()

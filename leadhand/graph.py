@@ -193,7 +193,7 @@ class Graph:
     def document(self, inputs: Mapping[str, Any] | None = None) -> GraphDocument:
         """Return the graph as the document that the API accepts, with these input values.
 
-        Raises ValueError that names all errors.
+        Raises ValueError that names the errors.
         """
         declared = declare_inputs({**self._fields, "inputs": self._inputs})["inputs"]
         unknown = sorted(set(inputs or {}) - declared.keys())

@@ -11,7 +11,7 @@ from app.compiler.node_ids import node_id
 from app.compiler.session_nodes import session_node
 from app.compiler.tool_nodes import ToolNode, tool_node
 from app.domain.graphs import ITEMS
-from app.domain.program import JITTER, LOCAL, Action, Program, RetryPolicy, Step, Template
+from app.domain.program import LOCAL, Action, Program, RetryPolicy, Step, Template
 from app.domain.routing import MAX_WIDTH
 from app.errors import InvalidDocument, SeveralInvalid
 from leadhand.graphs.documents import GraphDocument, GraphStep
@@ -54,7 +54,7 @@ class KnownArgument(NamedTuple):
 
 def compile_graph(document: GraphDocument) -> Program:
     """Compiles a graph. Raises InvalidDocument if inputs lack values, or a for_each its list."""
-    faults = missing_inputs(document)
+    faults = _missing_inputs(document)
     compiler, body = _Compiler(document), list[Step]()
     for number, step in enumerate(document.steps):
         try:
@@ -66,19 +66,13 @@ def compile_graph(document: GraphDocument) -> Program:
     return Program(name=document.name, body=tuple(body))
 
 
-def missing_inputs(document: GraphDocument) -> list[InvalidDocument]:
+def _missing_inputs(document: GraphDocument) -> list[InvalidDocument]:
     """Returns an error for each input without a value, which each run must give."""
     return [
         InvalidDocument(f"inputs.{name}", None, "it has no default; give it a value")
         for name, value in document.inputs.items()
         if value is None and not accepts_null(document.input_schema, name)
     ]
-
-
-def _has_limits(step: GraphStep) -> bool:
-    """Whether a step needs workers that know limits, joins, expectations and rules of retries."""
-    new = (step.at_once, step.expect, step.retry_on, step.join, step.jitter != JITTER)
-    return any(new)
 
 
 def known_arguments(document: GraphDocument, step: GraphStep) -> list[KnownArgument]:

@@ -121,7 +121,7 @@ class Submissions(Fleet):
 
     @Op
     def check_flow(self, definition: Any) -> Ask[FlowCheckView]:
-        """Validate a flow or graph, for the workers here, without storing it; list all errors."""
+        """Validate a flow or graph, for the workers here, without storing it; list its errors."""
         return reads(FlowCheckView, post(f"{FLOWS}/validate", definition))
 
     def _start(

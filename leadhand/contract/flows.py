@@ -57,7 +57,7 @@ RUN = Operation[FlowRun](
 VALIDATE = Operation[JsonValue](
     name="flows.validate", method="POST", path=f"{_ALL}/validate",
     summary="Validate a flow, or a graph (`kind: graph`)",
-    responses=(replies(FlowCheckView, "Whether it could run here now, and all errors."),),
+    responses=(replies(FlowCheckView, "Whether it could run here now, and the errors."),),
     scope=Scope.SUBMIT,
     body=JsonValue, body_required=True,
 )  # fmt: skip

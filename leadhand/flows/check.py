@@ -23,7 +23,7 @@ _ANOTHER = "another folder that this flow uses has a different file of that name
 
 
 def faults_in_file(file: Path, others: Sequence[Path] = ()) -> Found:
-    """Returns all errors of a flow file and of the files that it uses, and the flow itself.
+    """Returns the errors of a flow file and of the files that it uses, and the flow itself.
 
     Raises FlowInvalid if the file cannot be parsed.
     Its subflows are in its own folder or in one of the others.

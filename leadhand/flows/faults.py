@@ -1,7 +1,4 @@
-"""Collects all errors of a flow, each with its path in the file and a fix.
-
-A field or step with an error is replaced by a neutral one, so that the rest is validated too.
-"""
+"""Collects the errors of a flow, each with its path in the file and a fix."""
 
 from __future__ import annotations
 
@@ -16,17 +13,13 @@ from pydantic_core import ErrorDetails
 from leadhand.flows.documents import (
     ANY_STRUCTURE,
     FlowDefinition,
-    is_input_name,
 )
 from leadhand.flows.steps import FieldFaulty, FlowMalformed
-from leadhand.flows.structure import INPUT_REFERENCE, Fault, structural_faults
+from leadhand.flows.structure import Fault, structural_faults
 from leadhand.models.patterns import form_of
 from leadhand.models.problems import LONGEST
 from leadhand.models.suggestions import nearest_field
-from leadhand.models.validation_messages import COUNTED, NAMED, error_details, plain_message
-
-#: Fields that hold lists of steps.
-_LISTS = ("steps", "then", "else")
+from leadhand.models.validation_messages import NAMED, error_details, plain_message
 
 #: Error types about the number of a list's items.
 _COUNTED = ("too_short", "too_long")
@@ -35,39 +28,27 @@ _SHOWN = 80
 #: Pydantic appends this to the location of an invalid key.
 _KEY = "[key]"
 
-#: Validation rounds, each without the values that were invalid before.
-_ROUNDS = 5
-
 Path = tuple[int | str, ...]
 
 
 class Found(NamedTuple):
-    """The errors as paths and messages, and the flow as far as it could be parsed."""
+    """The errors as paths and messages, and the flow; None for it if a field is invalid."""
 
     faults: list[tuple[str, str]]
     flow: FlowDefinition | None
 
 
 def all_faults(model: type[FlowDefinition], given: JsonValue) -> Found:
-    """Returns the errors of a flow document, and the flow; None for it if it cannot be built.
+    """Returns the errors of a flow document, and the flow: those of fields, without a flow.
 
-    Those of its fields come first, then those of its structure: the first NAMED of each.
+    If all fields are valid, they are those of the structure: the first NAMED of them.
     """
-    found, here = list[tuple[str, str]](), given
-    # An invalid value that is removed may hide errors within it.
-    for whole_steps in (False, *[True] * _ROUNDS):
-        try:
-            flow = model.model_validate(here, context=ANY_STRUCTURE)
-        except ValidationError as error:
-            found = found or faults_of(error, given, model)
-            if error.error_count() > COUNTED:
-                break
-            here = _put_aside(error, here, whole_steps=whole_steps)
-        else:
-            of_structure = islice(_of_structure(flow), NAMED)
-            found += [(fault.path, fault.message) for fault in of_structure]
-            return Found(list(dict.fromkeys(found)), flow)
-    return Found(found, None)
+    try:
+        flow = model.model_validate(given, context=ANY_STRUCTURE)
+    except ValidationError as error:
+        return Found(faults_of(error, given, model), None)
+    of_structure = islice(_of_structure(flow), NAMED)
+    return Found([(fault.path, fault.message) for fault in of_structure], flow)
 
 
 def _of_structure(flow: FlowDefinition) -> Iterator[Fault]:
@@ -119,45 +100,6 @@ def path_of(where: Sequence[int | str], given: JsonValue) -> str:
     return "".join(parts).removeprefix(".")
 
 
-class _Owner(NamedTuple):
-    """The innermost step or flow that has an error, and the field."""
-
-    path: Path
-    key: str | None
-
-    @property
-    def is_flow(self) -> bool:
-        return not self.path or isinstance(self.path[-1], str)
-
-
-def _put_aside(error: ValidationError, given: JsonValue, *, whole_steps: bool) -> JsonValue:
-    """A copy of the flow without the invalid fields, or without the steps that have them."""
-    kept: JsonValue = json.loads(json.dumps(given))
-    owners = {_owner(place): one["type"] == "missing" for place, one in _causes(error, given)}
-    # Inner ones first: the replacement of an outer step keeps its lists of steps.
-    for owner, is_missing in sorted(owners.items(), key=lambda item: -len(item[0].path)):
-        here = _at(kept, owner.path)
-        if owner.is_flow:
-            _mend_flow(here, owner.key)
-        elif owner.key is None or is_missing or whole_steps:
-            _put(kept, owner.path, _nothing(here))
-        elif isinstance(here, dict):
-            here.pop(owner.key, None)
-    return kept
-
-
-def _owner(path: Path) -> _Owner:
-    ends = [0]
-    if len(path) > 2 and path[0] == "flows":
-        ends.append(2)
-    for number, part in enumerate(path):
-        if isinstance(part, int) and number and path[number - 1] in _LISTS:
-            ends.append(number + 1)
-    end = ends[-1]
-    key = path[end] if end < len(path) else None
-    return _Owner(path[:end], str(key) if key is not None else None)
-
-
 def _real(where: Sequence[int | str], given: JsonValue) -> Path:
     """The parts of a location that exist in the input, without pydantic's union members."""
     parts, here = list[int | str](), given
@@ -178,72 +120,6 @@ def _is_type(part: int | str, before: int | str | None, here: JsonValue) -> bool
         return False
     is_type = here.get("type") == part and isinstance(before, int)
     return is_type or (here.get("kind") == part and part not in here)
-
-
-def _at(value: JsonValue, path: Path) -> JsonValue:
-    for part in path:
-        if isinstance(value, list) and isinstance(part, int):
-            value = value[part]
-        elif isinstance(value, dict):
-            value = value.get(str(part))
-    return value
-
-
-def _put(value: JsonValue, path: Path, step: JsonValue) -> None:
-    inside = _at(value, path[:-1])
-    if isinstance(inside, list) and isinstance(path[-1], int):
-        inside[path[-1]] = step
-
-
-def _mend_flow(flow: JsonValue, key: str | None) -> None:
-    """Remove a field of a flow; inputs that its texts use count as defined."""
-    if not isinstance(flow, dict):
-        return
-    flow.pop(str(key), None)
-    if key == "steps":
-        flow["steps"] = [_WAIT]
-    if key == "inputs":
-        asked = INPUT_REFERENCE.findall(json.dumps(flow, default=str))
-        flow["inputs"] = {name: "" for name in asked if is_input_name(name)}
-
-
-def _nothing(step: JsonValue) -> JsonValue:
-    """A valid step of the same type that keeps the inner steps."""
-    was = step if isinstance(step, dict) else {}
-    kept = {"label": was["label"]} if isinstance(was.get("label"), str) else {}
-    match was.get("type"):
-        case "startLoop":
-            return {"type": "startLoop", **kept, **_lists(was, "steps")}
-        case "if":
-            inside = _lists(was, "then", "else")
-            return {"type": "if", **kept, "command": "true", "then": [_WAIT], **inside}
-        case "parallel" if _has_branches(was):
-            return {"type": "parallel", **kept, "branches": was["branches"]}
-        case "break" | "continue" as type_:
-            return {"type": type_, **kept, "command": "true", f"{type_}On": "yes"}
-        case "endLoop":
-            return {"type": "endLoop"}
-        case _:
-            return {**_WAIT, **kept}
-
-
-def _has_branches(step: dict[str, JsonValue]) -> bool:
-    """Whether a parallel step has branches with lists of steps, which are kept."""
-    branches = step.get("branches")
-    if not isinstance(branches, list) or len(branches) < 2:
-        return False
-    return all(
-        isinstance(one, dict) and one.keys() == {"steps"} and isinstance(one["steps"], list)
-        and one["steps"]
-        for one in branches
-    )  # fmt: skip
-
-
-_WAIT: dict[str, JsonValue] = {"type": "wait", "seconds": 1}
-
-
-def _lists(step: dict[str, JsonValue], *names: str) -> dict[str, JsonValue]:
-    return {name: step[name] for name in names if isinstance(step.get(name), list) and step[name]}
 
 
 _SENTENCES = {

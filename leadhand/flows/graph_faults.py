@@ -11,7 +11,7 @@ from leadhand.models.validation_messages import error_details
 
 
 def faults_of_graph(error: ValidationError, given: JsonValue) -> list[tuple[str, str]]:
-    """Returns all errors of an invalid graph, as paths and messages."""
+    """Returns the errors of an invalid graph, as paths and messages."""
     causes = (one.get("ctx", {}).get("error") for one in error_details(error))
     structural = [
         (fault.path, str(fault).removeprefix(f"{fault.path}: "))

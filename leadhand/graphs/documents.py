@@ -11,19 +11,14 @@ from pydantic import (
     ConfigDict,
     Field,
     JsonValue,
-    ModelWrapValidatorHandler,
     StringConstraints,
-    ValidationError,
-    ValidationInfo,
     field_validator,
     model_validator,
 )
-from pydantic_core import InitErrorDetails
 
 from leadhand.graphs.called_sessions import CalledSession, agent_texts
 from leadhand.graphs.faults import GraphMalformed, faults_of
 from leadhand.graphs.input_schema import declare_inputs, input_faults
-from leadhand.graphs.mending import read_rest
 from leadhand.graphs.references import NAME_CHARACTERS, bound_references, require_list
 from leadhand.graphs.retry_errors import check_error_name
 from leadhand.models import patterns
@@ -42,8 +37,6 @@ from leadhand.models.validation_messages import NAMED
 
 #: A step's default timeout, in seconds.
 TOOL_TIMEOUT_S = 60.0
-#: A validation context that accepts an invalid graph, without its invalid values.
-ANY_STRUCTURE: dict[str, bool] = {"any structure": True}
 #: The most steps of a graph, and the most names in all their `depends_on`.
 MAX_STEPS, MAX_DEPENDENCIES = 2_000, 50_000
 
@@ -190,23 +183,11 @@ class GraphDocument(Document, WithEnvironment):
         bound_references(given)
         return declare_inputs(given)
 
-    @model_validator(mode="wrap")
-    @classmethod
-    def _find_all_errors(
-        cls, given: object, read: ModelWrapValidatorHandler[GraphDocument], info: ValidationInfo
-    ) -> GraphDocument:
-        """Reports the errors of fields together with those of the steps that are valid."""
-        document, errors = read_rest(given, read)
-        if document is None:
-            raise ValidationError.from_exception_data(cls.__name__, errors)
-        of_inputs = tuple(islice(input_faults(document.input_schema, document.inputs), NAMED))
-        if info.context is ANY_STRUCTURE:
-            is_invalid = any(one.path.startswith("input_schema") for one in of_inputs)
-            return document.model_copy(update={"input_schema": None}) if is_invalid else document
-        faults = (*of_inputs, *islice(faults_of(document.steps, document.inputs), NAMED))
+    @model_validator(mode="after")
+    def _well_formed(self) -> GraphDocument:
+        """Reports all errors of the structure: there are some only if all fields are valid."""
+        of_inputs = islice(input_faults(self.input_schema, self.inputs), NAMED)
+        faults = (*of_inputs, *islice(faults_of(self.steps, self.inputs), NAMED))
         if faults:
-            cause = {"error": GraphMalformed(faults)}
-            errors.append(InitErrorDetails(type="value_error", input=given, ctx=cause))
-        if errors:
-            raise ValidationError.from_exception_data(cls.__name__, errors)
-        return document
+            raise GraphMalformed(faults)
+        return self

@@ -86,7 +86,7 @@ def flow_run_command(
 def flow_check_command(*, file: Path, as_json: bool) -> int:
     """Check the flow in FILE and the files that it names; needs no service.
 
-    Lists all errors, each with its path in the file.
+    Lists its errors, each with its path in the file: those of fields first.
     """
     from leadhand.cli.render.tables import echo_json, plural
     from leadhand.flows.check import faults_in_file

@@ -90,7 +90,7 @@ def graph_check_command(
 ) -> int:
     """Check the graph in FILE; needs no service without --workers.
 
-    Lists all errors, each with its path in the file.
+    Lists its errors, each with its path in the file: those of fields first.
     """
     from leadhand.cli.graphs.graph_file import read_graph
     from leadhand.cli.render.tables import echo_json, plural

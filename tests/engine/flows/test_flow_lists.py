@@ -222,15 +222,15 @@ def test_all_faults_of_lists_and_references_are_found_with_their_places() -> Non
     found = faults(
         SEARCH,
         tool("a", forEach="all of ${steps.search.papers}", when="${steps.saerch.found}"),
-        tool("b", atOnce=2),
         tool("c", arguments={"x": ["${steps.search.papers[}"]}, when="always"),
         tool("d", forEach="${steps.e}"),
         tool("e", forEach=[], when="${steps.search.papers} is long"),
     )
     assert [path for path, _ in found] == [
-        "steps[2].atOnce", "steps[1].when", "steps[1].forEach", "steps[3].arguments.x[0]",
-        "steps[3].when", "steps[4].forEach", "steps[5].when",
+        "steps[1].when", "steps[1].forEach", "steps[2].arguments.x[0]", "steps[2].when",
+        "steps[3].forEach", "steps[4].when",
     ]  # fmt: skip
+    assert [path for path, _ in faults(tool("b", atOnce=2))] == ["steps[0].atOnce"]
     why = " | ".join(message for _, message in found)
     assert "'saerch' is not visible here" in why
     assert "it is not a list; give a list, or one reference" in why

@@ -79,32 +79,39 @@ def test_all_faults_of_a_graph_come_in_one_answer(client: FlaskClient) -> None:
     ]  # fmt: skip
 
 
-def test_errors_of_every_kind_come_in_one_answer(client: FlaskClient, world: World) -> None:
+def test_errors_come_in_three_answers(client: FlaskClient, world: World) -> None:
     add_worker(world.engine, "w", place="here", tools=[], tools_here=[], schema_version=99)
-    steps: list[dict[str, Any]] = [
-        {"name": "a", "tool": "echo", "timeout_s": -1, "surprise": 1},
+    of_structure: list[dict[str, Any]] = [
         {"name": "a", "tool": "no:a", "arguments": {"x": "${"}},
-        {"name": "b", "tool": "flow:none", "depends_on": ["c", 7]},
-        {"name": "c", "tool": "echo", "depends_on": ["b"], "arguments": {"x": "${lost}"}},
+        {"name": "c", "tool": "flow:none", "arguments": {"x": "${lost}"}},
+    ]
+    of_fields: list[dict[str, Any]] = [
+        {"name": "b", "tool": "echo", "timeout_s": -1, "surprise": 1, "depends_on": ["c", 7]},
         {"tool": "echo", "session": {"kind": "loop", "task": "t"}},
     ]
+    of_workers: list[dict[str, Any]] = [
+        {"name": "a", "tool": "no:a"},
+        {"name": "b", "tool": "flow:none"},
+    ]
     more = {"input_schema": {"properties": {"n": {"type": "integr"}}}}
-    answer = submit(client, *steps, **more)
-    assert answer.status_code == 422
-    assert [one["field"] for one in said(answer)["errors"]] == [
-        "steps[0].timeout_s", "steps[0].surprise", "steps[2].depends_on[1]", "steps[4].name",
-        "steps[4].session.checkers", "input_schema.properties.n.type", "steps[1].name",
-        "steps[1].arguments.x", "steps[3].arguments.x", "steps[2]", "inputs.n", "steps[1].tool",
-        "steps[2].tool",
+    cases: list[tuple[list[dict[str, Any]], dict[str, Any], list[str]]] = [
+        ([*of_structure, *of_fields], more, [
+            "steps[2].depends_on[1]", "steps[2].timeout_s", "steps[2].surprise", "steps[3].name",
+            "steps[3].session.checkers"]),
+        (of_structure, more, [
+            "input_schema.properties.n.type", "steps[0].arguments.x", "steps[1].arguments.x"]),
+        (of_workers, {}, ["steps[0].tool", "steps[1].tool"]),
     ]  # fmt: skip
-    graph = {"kind": "graph", "steps": steps, **more}
-    checked = said(client.post("/v1/flows/validate", json=graph))
-    # Each run gives its inputs; a check is about the file.
-    fields = [one["field"] for one in said(answer)["errors"] if one["field"] != "inputs.n"]
-    assert [one["path"] for one in checked["faults"]] == fields
-    batch = client.post(f"{S}/batch", json={"items": [{"document": graph}]})
-    named = [one["field"].removeprefix("items.0.document.") for one in said(batch)["errors"]]
-    assert named == [one["field"] for one in said(answer)["errors"]]
+    for steps, fields, expected in cases:
+        answer = submit(client, *steps, **fields)
+        assert answer.status_code == 422
+        assert [one["field"] for one in said(answer)["errors"]] == expected
+        graph = {"kind": "graph", "steps": steps, **fields}
+        checked = said(client.post("/v1/flows/validate", json=graph))
+        assert [one["path"] for one in checked["faults"]] == expected
+        batch = client.post(f"{S}/batch", json={"items": [{"document": graph}]})
+        named = [one["field"].removeprefix("items.0.document.") for one in said(batch)["errors"]]
+        assert named == expected
     assert world.engine.queries.sessions().items == []
 
 

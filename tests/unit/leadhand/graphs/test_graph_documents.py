@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from leadhand.flows.documents import FlowDocument
 from leadhand.flows.faults import faults_of
 from leadhand.flows.graph_faults import faults_of_graph
-from leadhand.graphs.documents import ANY_STRUCTURE, GraphDocument, GraphStep
+from leadhand.graphs.documents import GraphDocument
 from leadhand.graphs.faults import GraphMalformed
 
 
@@ -165,8 +165,8 @@ def test_inputs_that_do_not_fit_their_schema_are_errors_with_their_places() -> N
         input_schema=SCHEMA,
     )
     assert [one.partition("; ")[0] for one in found] == [
-        "inputs.topic: 'x' is too short",
-        "inputs.limit: 0 is less than the minimum of 1",
+        "inputs.topic: it should have at least 2 characters",
+        "inputs.limit: it should be greater than or equal to 1",
         "inputs.other: the schema has no such input",
         "steps[0].arguments.x: it is '${b}': there is no step 'b'",
     ]
@@ -175,7 +175,8 @@ def test_inputs_that_do_not_fit_their_schema_are_errors_with_their_places() -> N
 @pytest.mark.parametrize(("schema", "path"), [
     ({"type": "array"}, "input_schema.type"),
     ({"properties": {"a": {"type": "int"}}}, "input_schema.properties.a.type"),
-    ({"properties": {"a": {"pattern": "(a+)+"}}}, "input_schema.properties.a.pattern"),
+    ({"properties": {"a": {"pattern": "(?=a)"}}}, "input_schema.properties.a.pattern"),
+    ({"properties": {"a": {"pattern": "((a{99}){99}){9}"}}}, "input_schema.properties.a.pattern"),
     ({"properties": {"a": {"$ref": "http://x"}}}, "input_schema.properties.a.$ref"),
     ({"properties": {"a": {"items": {"minimum": "1"}}}}, "input_schema.properties.a.items.minimum"),
     ({"properties": {"a": 1}}, "input_schema.properties.a"),
@@ -270,55 +271,15 @@ ECHO = {"name": "a", "tool": "echo"}
     ("given", "found"),
     [
         ([], [""]), ({}, ["steps"]), ({"steps": 3, "label": 7}, ["steps", "label"]),
-        ({"steps": [3, {**ECHO, "depends_on": ["b"]}]}, ["steps[0]", "steps[1].depends_on[0]"]),
-        ({"steps": [ECHO], "inputs": [1]}, ["inputs"]),
-        (
-            {"steps": [{**ECHO, "arguments": {"x": "${inputs.a} ${b}"}}], "inputs": 3},
-            ["inputs", "steps[0].arguments.x"],
-        ),
-        (
-            {"steps": [{**ECHO, "arguments": {"x": "${inputs.b}"}}], "inputs": {"1": 3, "a": 1}},
-            ["inputs.1", "steps[0].arguments.x"],
-        ),
-        (
-            {
-                "steps": [{**ECHO, "arguments": {"x": "${inputs.n} ${b}"}}],
-                "input_schema": {"properties": {"my-input": {}, "n": {}}},
-            },
-            ["inputs.my-input", "steps[0].arguments.x"],
-        ),
-        (
-            {"steps": [{**ECHO, "arguments": {"x": "${inputs.n} ${b}"}}], "input_schema": "x"},
-            ["input_schema", "steps[0].arguments.x"],
-        ),
-        ({"steps": [{**ECHO, "at_once": 0, "for_each": "${b}"}]}, ["steps[0].at_once",
-                                                                  "steps[0].for_each"]),
-        (
-            {"steps": [{**ECHO, "for_each": 3, "arguments": {"x": "${item}"}}]},
-            ["steps[0].for_each"],
-        ),
-        ({"steps": [{**ECHO, "retries": -1, "retry_on": ["OSError"]}]}, ["steps[0].retries"]),
-        ({"steps": [{**ECHO, "depends_on": 3, "join": "all"}]}, ["steps[0].depends_on"]),
-        ({"steps": [{"name": 3, "tool": "echo", "when": "yes"}]}, ["steps[0].name",
-                                                                   "steps[0].when"]),
-        ({"steps": [{"name": "a", "when": "yes"}]}, ["steps[0]", "steps[0].when"]),
+        ({"steps": [3, {**ECHO, "depends_on": ["b"]}]}, ["steps[0]"]),
+        ({"steps": [{**ECHO, "arguments": {"x": "${b}"}}], "inputs": {"1": 3}}, ["inputs.1"]),
+        ({"steps": [{**ECHO, "at_once": 0, "for_each": "${b}"}]}, ["steps[0].at_once"]),
         (
             {"steps": [{**ECHO, "session": {"kind": "loop", "checkers": 3}}, ECHO]},
-            ["steps[0].session.task", "steps[0].session.checkers", "steps[1].name"],
+            ["steps[0].session.task", "steps[0].session.checkers"],
         ),
         ({"steps": [ECHO], "budget": {"steps": -1}, "other": 1}, ["budget.steps", "other"]),
     ],
 )  # fmt: skip
-def test_invalid_fields_do_not_hide_errors_of_the_structure(given: Any, found: list[str]) -> None:
+def test_errors_of_fields_come_before_those_of_the_structure(given: Any, found: list[str]) -> None:
     assert paths(given) == found
-
-
-def test_steps_that_are_models_already_may_be_invalid_together() -> None:
-    steps = (GraphStep(name="a", tool="echo"), GraphStep(name="a", tool="echo"))
-    assert paths({"steps": steps, "label": 7}) == ["label", "steps[1].name"]
-
-
-def test_rest_of_an_invalid_graph_has_its_valid_steps() -> None:
-    given = {"steps": [{**ECHO, "tool": "no tool"}, {"name": "a", "tool": "web:fetch"}], "x": 1}
-    rest = GraphDocument.model_validate(given, context=ANY_STRUCTURE)
-    assert [(step.name, step.tool) for step in rest.steps] == [("a", "noop"), ("a", "web:fetch")]
