@@ -57,7 +57,7 @@ def build(settings: Settings, engine: Engine) -> Api:
     pace = Pace(may_rest=settings.own_redis)
     Sweeper(engine, pace=pace).start()
     Deliverer(engine, pace=pace).start()
-    Prober(engine).start()
+    Prober(engine, pace=pace).start()
     Examiner(engine, scans=True).start()
     SecretRenewal(engine).start()
     ArtifactSweeper(engine).start()

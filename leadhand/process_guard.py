@@ -24,8 +24,8 @@ from types import FrameType
 _SET_PDEATHSIG = 1
 _SET_DUMPABLE = 4
 _SET_CHILD_SUBREAPER = 36
-#: Seconds between two polls of the parent.
-_LOOK_S = 0.5
+#: Seconds between two polls of the parent; Linux sends a signal, too.
+_LOOK_S = 5.0 if sys.platform == "linux" else 0.5
 #: Seconds that killed descendants get to end; one that is blocked in the kernel is abandoned.
 _VANISH_S = 10.0
 _FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)

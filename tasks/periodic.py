@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 #: Seconds without work after which the threads of a process rest, and between two rounds then.
 QUIET_S = 10.0
-REST_S = 5.0
+REST_S = 10.0
 
 
 class Pace:

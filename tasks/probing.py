@@ -8,7 +8,7 @@ from pathlib import Path
 from app.engine import Engine
 from app.errors import StoreAway
 from tasks.bootstrap import examine
-from tasks.periodic import PeriodicThread
+from tasks.periodic import STEADY, Pace, PeriodicThread
 
 #: Seconds between two checks.
 EVERY_S = 5.0
@@ -24,9 +24,13 @@ class Prober(PeriodicThread):
     """
 
     def __init__(
-        self, engine: Engine, *, on_spill: Callable[[str | None], None] | None = None
+        self,
+        engine: Engine,
+        *,
+        on_spill: Callable[[str | None], None] | None = None,
+        pace: Pace = STEADY,
     ) -> None:
-        super().__init__("probe of folders", EVERY_S, self._look)
+        super().__init__("probe of folders", EVERY_S, self._look, pace=pace)
         self._engine = engine
         self._on_spill = on_spill
 

@@ -100,11 +100,15 @@ def main() -> int:
         return 1
     intake = Intake(Path(settings.spill))
     _set_up_pool_processes(settings, name, drain, served, intake, slots, calls)
+    pace = Pace(may_rest=settings.own_redis, is_busy=lambda: bool(state.reserved_requests))
     size = PoolSize(
-        slots, least=_least(settings), most=settings.concurrency, draining=drain.under_way
+        slots,
+        least=_least(settings),
+        most=settings.concurrency,
+        draining=drain.under_way,
+        pace=pace,
     )
     worker_ready.connect(lambda sender, **_: size.watch(sender), weak=False)
-    pace = Pace(may_rest=settings.own_redis, is_busy=lambda: bool(state.reserved_requests))
     task_received.connect(lambda **_: pace.touch(), weak=False)
     watchdog = _watchdog(engine, settings, name, drain, served, calls, pace)
     _run_host_threads(engine, celery, settings, name, queues, drain, lock, intake, watchdog, pace)
@@ -223,7 +227,7 @@ def _run_host_threads(
     """Run the threads of the parent process: sweeper, webhooks, cleanups and inventory."""
     registries = Registries(settings, servers_folder(os.getpid()), logs_faults=True)
     host_threads = [
-        Prober(engine, on_spill=intake.update),
+        Prober(engine, on_spill=intake.update, pace=pace),
         watchdog,
         *_host_threads(engine, registries, name, pace),
     ]

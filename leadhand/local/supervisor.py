@@ -67,10 +67,10 @@ _START_S = 90.0
 _ENDS_AT_START = 3
 #: In the last line of a service that is not to be started again before Redis is changed.
 _UNFIT = " cannot be used: "
-_LOOK_S = 0.5
+#: Seconds between two looks at the services and at the commands.
+_LOOK_S = 1.0
 _START_LOOK_S = 0.05
 _TAKE_OVER_S = 1.0
-_LIFE_LOOK_S = 0.5
 _LOGS_LOOK_S = 10.0
 _WORKER_STOP_S = 15.0
 _API_STOP_S = 5.0
@@ -230,15 +230,13 @@ class Supervisor:
     def _serve(self, stack: Stack) -> None:
         sessions = self._local_api(stack)
         life = IdleShutdown(self._commands_lock, sessions, linger_s=self._linger_s)
-        life_due = logs_due = 0.0
+        logs_due = 0.0
         while file_locks.is_that_file(self._lock, self._home / "supervisor.lock"):
             now = time.monotonic()
             self._look_after_services()
-            if now >= life_due:
-                if life.is_over(now):
-                    _log.info("idle: no command is attached and no session is live")
-                    return
-                life_due = now + _LIFE_LOOK_S
+            if life.is_over(now):
+                _log.info("idle: no command is attached and no session is live")
+                return
             if now >= logs_due:
                 log_files.bound(self._home / "log")
                 logs_due = now + _LOGS_LOOK_S
@@ -371,7 +369,7 @@ def _take_over(home: Path) -> int:
     give_up = time.monotonic() + _TAKE_OVER_S
     while not file_locks.take(lock):  # a command that looks holds it for a moment
         if time.monotonic() < give_up:
-            time.sleep(_LOOK_S)
+            time.sleep(_START_LOOK_S)
             continue
         hint = "end that one first, or use it with any command"
         raise StackElsewhere(str(home), "another supervisor runs them", hint)

@@ -14,6 +14,7 @@ from typing import Any
 from celery.concurrency.prefork import TaskPool
 from celery.worker import state
 
+from tasks.periodic import STEADY, Pace, PeriodicThread
 from workers.host.lent_slots import LentSlots
 
 log = logging.getLogger(__name__)
@@ -33,8 +34,8 @@ class ReplacingPool(TaskPool):
         return True
 
 
-class PoolSize:
-    """Adjusts the pool of a worker in the event loop of its parent process."""
+class PoolSize(PeriodicThread):
+    """Adjusts the pool of a worker periodically, in the event loop of its parent process."""
 
     def __init__(
         self,
@@ -44,7 +45,10 @@ class PoolSize:
         most: int,
         draining: Callable[[], bool],
         clock: Callable[[], float] = time.monotonic,
+        pace: Pace = STEADY,
     ) -> None:
+        super().__init__("pool size", EVERY_S, self._adjust_soon, pace=pace)
+        self._consumer: Any = None
         self._slots = slots
         self._least = self._size = least
         self._most = most
@@ -56,7 +60,11 @@ class PoolSize:
     def watch(self, consumer: Any) -> None:
         """Adjust the process pool of this Celery consumer from now on."""
         if consumer.hub is not None:
-            consumer.hub.call_repeatedly(EVERY_S, self.adjust, consumer)
+            self._consumer = consumer
+            self.start()
+
+    def _adjust_soon(self) -> None:
+        self._consumer.call_soon(self.adjust, self._consumer)
 
     def adjust(self, consumer: Any) -> None:
         """Start pool processes for the work, or end one that is idle."""

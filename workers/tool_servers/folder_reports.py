@@ -12,6 +12,7 @@ from app.engine import Engine
 from app.errors import StoreAway
 from app.fleet.folder_reports import FolderReport
 from app.store.definitions import ASKED_S, Asked, DefinitionStore
+from tasks import periodic
 from tasks.periodic import STEADY, Pace
 from workers.processes.own_folders import claim_folder
 from workers.registry.preflight import agents_here, faults_of
@@ -97,7 +98,8 @@ class FolderReporter:
         """
         place = self._engine.settings.place
         asked = {mark: one for mark, one in self._store.asked().items() if one.place == place}
-        if not asked and not self._folders:
+        now_s, folders = time.monotonic(), self._folders
+        if asked.keys() == folders.keys() and all(now_s < one.due_s for one in folders.values()):
             return
         now_ms = self._engine.store.now_ms()
         for mark, one in asked.items():
@@ -116,6 +118,7 @@ class FolderReporter:
             self._registries.servers_of(asked.definitions),
             registry.servers,
             hosts=self._engine.settings.tool_hosts,
+            pace=self._pace,
         )
         servers.start()
         folder = self._folders[mark] = _Folder(asked.definitions, registry, servers)
@@ -125,7 +128,7 @@ class FolderReporter:
         now_s = time.monotonic()
         if now_s < folder.due_s or folder.waits_for_servers():
             return
-        folder.due_s = now_s + AGAIN_S
+        folder.due_s = now_s + (periodic.REST_S if self._pace.rests() else AGAIN_S)
         text = folder.report()
         if text != folder.reported or now_s - folder.stored_s > ASKED_S / 3:
             self._store.report(mark, self._worker, text)

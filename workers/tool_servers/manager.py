@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 #: Seconds between two looks at the file and the processes.
 _LOOK_S = 0.25
 #: The same while the worker rests: files may change, and a server may end.
-_REST_S = 1.0
+_REST_S = 5.0
 #: Seconds before the first restart, doubled each time up to the most; and how long a client must
 #: work until its next restart counts as the first one.
 FIRST_S, MOST_S, STEADY_S = 0.5, 60.0, 60.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -18,7 +19,7 @@ import pytest
 import redis
 
 from leadhand.errors import SettingInvalid
-from leadhand.local import connect, file_locks
+from leadhand.local import connect, file_locks, guarded_process, redis_server
 from leadhand.local.connect import Connection, ensure
 from leadhand.local.errors import FolderUnfit, StackElsewhere, StackNotStarted, StackSilent
 from leadhand.local.running import end_services
@@ -297,6 +298,10 @@ def test_command_does_not_wait_for_a_worker_that_takes_its_time_to_end(join: Joi
     join(say=note)
     assert not any(map(runs, before))
     assert ended[0] < 5  # of 15; under a second unless the machine is busy
+    # All that it waits for: its own look, that at processes that end, and that of Redis at signals.
+    hz = re.search(r"^hz (\d+)$", redis_server._CONFIGURATION, re.MULTILINE)
+    assert hz
+    assert connect._LOOK_S + guarded_process._LOOK_S + 1 / int(hz[1]) < 1
 
 
 def test_restart_does_not_wait_for_a_worker_without_work(join: Join):

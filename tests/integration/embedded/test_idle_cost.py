@@ -10,6 +10,7 @@ import pytest
 from redis import Redis
 
 from leadhand.client.client import Client
+from leadhand.client.here import Here
 from leadhand.local.connect import ensure
 from leadhand.local.running import read_run
 from leadhand.settings import environment
@@ -20,12 +21,12 @@ from tests.waiting import wait_until
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 #: Commands a second, with those within functions: there are 43 while no thread rests.
-MOST_COMMANDS = 24.0
+MOST_COMMANDS = 18.0
 #: Seconds for which the time of all processes is counted.
 SPAN_S = 60.0
-#: On a machine without other work it is below 0.01. Where its cores are shared, each wake-up costs
-#: about twice as much.
-MOST_OF_A_CORE = 0.02
+#: Below 0.008 while ten other processes are at work on two cores: then a wake-up costs twice as
+#: much.
+MOST_OF_A_CORE = 0.01
 
 
 @pytest.fixture
@@ -35,10 +36,12 @@ def folder(home: Path):
 
 
 def test_idle_services_take_a_hundredth_of_a_core_and_wake_at_once(folder: Path) -> None:
+    (folder / "agents.toml").write_text('[agents.own]\ncommand = ["true"]\n')
     env = {name: value for name, value in environment().items() if "LEADHAND" not in name}
     with ensure(folder / ".leadhand", env=env | {"LEADHAND_LINGER": "600"}) as connection:
         home = connection.home
-        with Client(connection.url, connection.token) as client:
+        here = Here(folder=folder)  # the worker goes on to report on its definitions
+        with Client(connection.url, connection.token, here=here) as client:
             before = client.wait(client.submit(loop(folder)).id).session_id
     url = read_run(home)["redis_url"]
     with Redis.from_url(url) as redis:
