@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
+import subprocess
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -20,6 +21,7 @@ from leadhand.models.documents import Checker
 from workers.agents.output_parser import TEXT_LIMIT
 from workers.checkers.commands import CommandRun, listed, run_command
 from workers.checkers.reports import TestRun
+from workers.folders.git_state import GitState
 from workers.folders.work_diff import SNAPSHOTS, left_out
 from workers.folders.worktree import SnapshotLost, Worktree
 from workers.processes.environment import place
@@ -134,14 +136,17 @@ class _Folder:
                     self._tree.put_back(digest)
         else:
             before, others = self._tree.snapshot(), ""
+            if self._task.own_top is not None:
+                GitState(self._tree).record()
         self._marker.write_text(f"{before or ''} {others} {self._task.address}")
         return before
 
     def _compare(self, tree: Worktree) -> str | None:
         """Put back what has changed in an own folder, and name it; None if nothing."""
+        moved = self._put_git_back(tree)
         after = tree.snapshot()
         if self.before is None or after is None or self.before == after:
-            return None
+            return moved
         names = tree.changed_names(self.before, after)
         end = "and were put back"
         if self._task.own_top is None:
@@ -152,7 +157,18 @@ class _Folder:
             except SnapshotLost as error:
                 end = f"and could not be put back: {error}"
         which = f": {listed(names)}" if names else ""
-        return f"files changed while checks ran before the work, {end}{which}"
+        files = f"files changed while checks ran before the work, {end}{which}"
+        return f"{files}; {moved}" if moved else files
+
+    def _put_git_back(self, tree: Worktree) -> str | None:
+        """Put HEAD, its branch and the index of an own worktree back, and name what changed."""
+        state = GitState(tree)
+        moved = state.changes() if self._task.own_top is not None else []
+        if not moved:
+            return None
+        with suppress(OSError, subprocess.SubprocessError):
+            state.put_back()
+        return f"checks before the work changed {', '.join(moved)} of the worktree"
 
     def _read_marker(self) -> str:
         try:

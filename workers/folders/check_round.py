@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import json
 import logging
+import subprocess
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import JsonValue
 
@@ -25,6 +26,7 @@ from app.operations.attempts import FolderState, Work, loop_run_of
 from app.redaction import without_keys
 from app.truncate import cut
 from leadhand.models.text import list_first
+from workers.folders.git_state import GitState
 from workers.folders.judging_files import IgnoredFiles, judging_files
 from workers.folders.work_diff import SNAPSHOTS, pack_diff
 from workers.folders.worktree import SnapshotLost, Worktree
@@ -86,6 +88,8 @@ class CheckRound:
         self.why_not: Literal["slow", "unreadable", "other_host"] | None = None
         self.put_back = False
         self._left = self._found()
+        #: What git has of the worktree, and has changed: HEAD, its branch, the index.
+        self.moved = self._put_git_back() if own else []
         self.files = tree.changed_names(work, self._left)
         if self._left not in (None, work) and not self.files:
             self.why_not = "other_host"  # it has the snapshot of the work
@@ -111,14 +115,20 @@ class CheckRound:
             value = {**value, "left_out": [without_keys(one, secrets) for one in left_out]}
         if self.why_not is not None:
             value = {**value, "not_compared": self.why_not}
-        all_files = sorted({*self.files, *self._read_earlier()})
-        if not all_files:
+        earlier = self._read_earlier()
+        all_files = sorted({*self.files, *earlier.files})
+        moved = list(dict.fromkeys([*earlier.moved, *self.moved]))
+        if not all_files and not moved:
             return outcome.model_copy(update={"value": value, "digest": self.digest()})
         self._pack(secrets)
         names = [without_keys(one, secrets) for one in all_files[:NAMED]]
         put_back = self.put_back or not self.files
-        facts: JsonValue = {"files": [*names], "count": len(all_files), "put_back": put_back}
-        warning = self._warning(names, len(all_files), put_back=put_back)
+        facts: dict[str, JsonValue] = {
+            "files": [*names], "count": len(all_files), "put_back": put_back,
+        }  # fmt: skip
+        if moved:
+            facts["git"] = [without_keys(one, secrets) for one in moved]
+        warning = _warning(names, len(all_files), moved, put_back=put_back)
         outcome = self._mark_stale(outcome, [without_keys(one, secrets) for one in self.files])
         return outcome.model_copy(
             update={
@@ -136,13 +146,30 @@ class CheckRound:
             packed = without_keys(text, secrets)
             self.patch = pack_diff(self._work, str(self._left), packed, by="checkers")
 
-    def _read_earlier(self) -> list[str]:
-        """What was put back before the isolated checks of this round."""
+    def _read_earlier(self) -> _Earlier:
+        """What was put back before the isolated checks of this round, or by a killed attempt."""
         try:
-            round_, files = json.loads(self._earlier.read_text())
+            round_, *found = json.loads(self._earlier.read_text())
         except (OSError, ValueError):
-            return []
-        return [*files] if round_ == block_of(self._address) else []
+            return _Earlier([], [])
+        return _Earlier(*found) if round_ == block_of(self._address) else _Earlier([], [])
+
+    def _note_earlier(self, files: Sequence[str], moved: Sequence[str]) -> None:
+        before = self._read_earlier()
+        both = ({*before.files, *files}, {*before.moved, *moved})
+        self._earlier.write_text(json.dumps([block_of(self._address), *map(sorted, both)]))
+
+    def _put_git_back(self) -> list[str]:
+        """Put HEAD, its branch and the index back; return what was changed, in words."""
+        state = GitState(self._tree)
+        moved = state.changes()
+        if moved:
+            self._note_earlier([], moved)
+            try:
+                state.put_back()
+            except (OSError, subprocess.SubprocessError) as error:
+                log.warning("HEAD could not be put back", extra={"why": str(error)})
+        return moved
 
     def _mark_stale(self, outcome: Outcome, names: list[str]) -> Outcome:
         """The outcome of a judge whose checkers may have seen another state than there is now."""
@@ -208,15 +235,26 @@ class CheckRound:
         except OSError:
             return ""
 
-    def _warning(self, names: list[str], count: int, *, put_back: bool) -> str:
-        what = "1 file was" if count == 1 else f"{count} files were"
-        end = (
-            "the work of the doer was put back"
-            if put_back
-            else "that is not the doer's work, and it was left as it is"
-        )
-        listed = list_first(names, SHOWN, of=count)
-        return cut(f"{what} changed while checkers judged the work: {listed}; {end}", _WARNING)
+
+class _Earlier(NamedTuple):
+    """What was put back earlier in a round: files, and what git has of the worktree."""
+
+    files: list[str]
+    moved: list[str]
+
+
+def _warning(names: list[str], count: int, moved: list[str], *, put_back: bool) -> str:
+    what = "1 file was" if count == 1 else f"{count} files were"
+    end = (
+        "the work of the doer was put back"
+        if put_back
+        else "that is not the doer's work, and it was left as it is"
+    )
+    listed = list_first(names, SHOWN, of=count)
+    files = f"{what} changed while checkers judged the work: {listed}; {end}"
+    git = f"checkers changed what git has of the worktree: {', '.join(moved)}; it was put back"
+    parts = [*([files] if count else []), *([git] if moved else [])]
+    return cut("; ".join(parts), _WARNING)
 
 
 class Isolation(CheckRound):
@@ -227,8 +265,7 @@ class Isolation(CheckRound):
     """
 
     def _put_back(self) -> None:
-        files = json.dumps([block_of(self._address), sorted({*self._read_earlier(), *self.files})])
-        self._earlier.write_text(files)
+        self._note_earlier(self.files, [])
         super()._put_back()
 
     @property

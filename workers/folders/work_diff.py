@@ -22,6 +22,7 @@ from app.domain.outcomes import Outcome
 from app.domain.program import Action
 from app.operations.attempts import FolderState, Work
 from app.redaction import without_keys
+from workers.folders.git_state import GitState
 from workers.folders.worktree import Worktree
 
 log = logging.getLogger(__name__)
@@ -66,6 +67,8 @@ class Look:
             if not tree.knows(left.digest):
                 self._before, self._failure = found, tree.failure
         self.before = self._before if whole is None else whole.snapshot()
+        if left.compare and not keeps:  # also what a person has committed without a change
+            self._record_git()
         if self.changed and not keeps:  # by a person, before a step that only judges
             self._record_work(tree.snapshot() if whole is None else self.before)
 
@@ -80,6 +83,7 @@ class Look:
         """
         after = self.digest()
         if self._keeps:
+            self._record_git()
             self._record_work(after if self.whole is self._tree else self.whole.snapshot())
         if after is None:
             log.info("no digest of the folder")
@@ -95,6 +99,10 @@ class Look:
             return outcome.model_copy(update={"digest": after, "no_diff": why})
         self.patch = pack_diff(str(before), after, without_keys(text, secrets))
         return outcome.model_copy(update={"digest": after, "diff": self._address})
+
+    def _record_git(self) -> None:
+        if self.whole.is_own:
+            GitState(self.whole).record()
 
     def _record_work(self, digest: str | None) -> None:
         self.work = f"{time.time_ns() // 1_000_000} {digest or ''}"

@@ -81,7 +81,7 @@ class Worktree:
     ) -> None:
         self.folder = folder
         #: Whether it is a session's own worktree, so that repositories in it are a doer's work.
-        self._is_own = is_own
+        self.is_own = is_own
         #: A file that git keeps open too: its lock outlives a worker that is killed.
         self._lock = lock
         self.shelf = shelf
@@ -275,7 +275,7 @@ class Worktree:
     def _git_digest(self, repository: PrivateRepository) -> str:
         (repository.home / "index.lock").unlink(missing_ok=True)  # its holder was killed
         self._prepare_index(repository)
-        if self._is_own or not repository.is_in_repository:
+        if self.is_own or not repository.is_in_repository:
             self._note_nested(open_nested(self._raw, self.folder))
         self._add_all(repository)
         prefix = repository.prefix
@@ -443,6 +443,11 @@ class Worktree:
                     deadline=self._deadline,
                 )
         return self._found
+
+    def run_theirs(self, *arguments: str) -> str:
+        """Run git in the folder's own repository. Raises OSError, SubprocessError."""
+        self._deadline = time.monotonic() + SNAPSHOT_S
+        return os.fsdecode(self._run_git(*arguments, own=False)).strip("\n")
 
     def _git(self, *arguments: str, own: bool = True, index: Path | None = None) -> str:
         output = self._run_git(*arguments, own=own, index=index)

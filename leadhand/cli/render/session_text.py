@@ -218,7 +218,10 @@ def _iteration(entry: LedgerEntry, *, name: str, copied: bool) -> Iterator[str]:
 def _folder_lines(entry: LedgerEntry) -> Iterator[str]:
     """What the folder's comparison after the checkers has shown."""
     changed = entry.changed_by_checkers
-    if changed is not None:
+    if changed is not None and changed.git:
+        git = ", ".join(map(plain, changed.git))
+        yield f"  changed in git while checkers ran, put back: {git}"
+    if changed is not None and changed.count:
         end = "put back" if changed.put_back else "left as they are"
         files = ", ".join(map(plain, changed.files))
         more = f" and {changed.count - len(changed.files)} more"

@@ -32,6 +32,9 @@ class ChangedByCheckers(View):
     count: int
     #: Whether the doer's work was put back: only in a worktree or copy of the session's own.
     put_back: bool
+    #: What they changed of what git has of the session's worktree, such as HEAD and its branch; it
+    #: was put back.
+    git: list[str] = []
 
 
 class LedgerEntry(View):

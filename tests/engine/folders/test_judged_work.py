@@ -56,6 +56,8 @@ def test_edits_of_a_checker_are_not_committed_as_the_doers(
     changed = git(repo, "diff", "--name-only", f"main..{branch}").splitlines()
     assert changed == sorted(["above.txt", f"{prefix}/a.txt".removeprefix("/")])
     assert git(repo, "show", f"{branch}:{prefix}/a.txt".replace(":/", ":")) == "work"
+    diffs = {one.by: one.patch for one in sessions.engine.queries.diffs(session, limit=9).items}
+    assert "+mutant" in diffs["checkers"]
     WorktreeRescue(sessions.engine).rescue()
     assert git(repo, "rev-list", "--count", f"main..{branch}") == "1"
 
@@ -336,3 +338,42 @@ def test_clean_folder_is_prepared_once_for_each_state_of_the_lock_files(
     # Once in the worktree; then in the clean folder for no lock file, and for each of three others.
     assert len(count.read_text().splitlines()) == 1 + 4
     assert not (repo.parent / "spill" / session / "clean").exists()
+
+
+MOVES = {
+    "commits": ("git commit -qam x", {"the branch", "the index"}),
+    "switches": ("git checkout -qb other-$$; git commit -qam x", {"HEAD", "the index"}),
+    "detaches": ("git checkout -q --detach; git branch -qD $b", {"HEAD", "the branch"}),
+    "merges": ("git merge -q --no-commit --no-ff side", {"an operation in progress"}),
+}
+
+
+@pytest.mark.parametrize(
+    ("how", "when"),
+    [*((one, "after") for one in MOVES), ("switches", "before"), ("commits", "isolated")],
+)
+def test_git_is_put_back_where_a_checker_moves_head(
+    sessions: Sessions, repo: Path, how: str, when: str
+) -> None:
+    """What the doer has committed stays."""
+    git(repo, "checkout", "-qb", "side")
+    git(repo, "commit", "-q", "--allow-empty", "-m", "side")
+    git(repo, "checkout", "-q", "main")
+    command, moved = MOVES[how]
+    doer = "echo one > a.txt; git add a.txt; git commit -qm mine; echo work >> a.txt; echo b > b"
+    moves = {"command": f"b=$(git branch --show-current); {command}; git status >&2"}
+    checkers = [moves, {"name": "alone", "command": "git symbolic-ref HEAD", "isolated": True}]
+    session = submit(
+        sessions, repo, "", doer={"command": doer}, baseline=when == "before",
+        checkers=checkers if when == "isolated" else [moves],
+    )  # fmt: skip
+    assert sessions.status(session) == "completed", sessions.reason(session)
+    branch, folder = f"leadhand/{session}", sessions.folder(session)
+    assert git(folder, "symbolic-ref", "HEAD") == f"refs/heads/{branch}"
+    assert git(repo, "log", "--format=%s", f"main..{branch}") == "t\nmine"
+    assert git(repo, "show", f"{branch}:a.txt") == "one\nwork"
+    assert git(folder, "status", "--porcelain") == ""
+    (entry,) = sessions.engine.queries.ledger(session).items
+    assert entry.changed_by_checkers is not None
+    assert {one.split(" leadhand/")[0] for one in entry.changed_by_checkers.git} == moved
+    assert any("changed what git has" in one for one in sessions.warnings(session))
