@@ -7,9 +7,7 @@ from collections.abc import Iterable
 
 from pydantic import JsonValue
 
-from app.cut_keys import without_cut_keys
-from app.prefixed_keys import without_prefixed_keys
-from leadhand.models.secret_forms import MARK, without_forms
+from leadhand.models.secret_forms import MARK, escaped_forms, without_forms
 
 #: `name=value` and `name: value` with a name such as `password`.
 _NAMED = re.compile(
@@ -32,7 +30,7 @@ _FLAGGED = re.compile(
 
 
 def without_keys(text: str, secrets: Iterable[str] = ()) -> str:
-    """Redacts the given secrets and everything that has the form of a credential.
+    """Redacts the given secrets, also escaped, and everything that has the form of a credential.
 
     A value after a word like `password` is kept: in a doer's work it is mostly no secret.
 
@@ -40,8 +38,9 @@ def without_keys(text: str, secrets: Iterable[str] = ()) -> str:
     '[redacted] and [redacted], password: 8 letters'
     """
     for secret in sorted(secrets, key=len, reverse=True):
-        text = text.replace(secret, MARK)
-    return without_forms(without_cut_keys(without_prefixed_keys(text)))
+        for form in escaped_forms(secret):
+            text = text.replace(form, MARK)
+    return without_forms(text)
 
 
 def redact(text: str) -> str:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import base64
+import json
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from typing import NamedTuple
+from urllib.parse import quote, quote_plus
 
 MARK = "[redacted]"
 
 
 #: A text with fewer characters is no credential, nor does it have one in it.
 SHORTEST = 7
+#: An escaped character of a URL.
+_ESCAPED = re.compile("%[0-9A-F]{2}")
 #: What a pattern that ignores case takes for an ASCII letter, and `str.lower` does not.
 _LETTERS_ALIKE = (("\u0131", "i"), ("i\u0307", "i"), ("\u017f", "s"))
 
@@ -42,6 +47,22 @@ def without_forms(text: str) -> str:
     return text
 
 
+@lru_cache(maxsize=512)
+def escaped_forms(secret: str) -> tuple[str, ...]:
+    r"""Returns a secret with its forms in JSON, in JSON within JSON, and in URLs, longest first.
+
+    >>> escaped_forms("pass word")
+    ('pass%20word', 'pass word', 'pass+word')
+    """
+    once = {json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]}
+    twice = {json.dumps(one)[1:-1] for one in once}
+    urls = {quote(secret), quote(secret, safe=""), quote_plus(secret)}
+    urls |= {_ESCAPED.sub(lambda found: found[0].lower(), one) for one in urls}
+    slashes = {one.replace("/", r"\/") for one in once}
+    forms = {secret} | once | twice | urls | slashes
+    return tuple(sorted(forms, key=lambda one: (-len(one), one)))
+
+
 def in_lower_case(text: str) -> str:
     """Converts a text to lower case, also letters that regular expressions match as ASCII ones."""
     lower = text.lower()
@@ -62,26 +83,9 @@ def _without_basic(found: re.Match[str]) -> str:
     return f"{found[1]}{MARK}" if is_pair else found[0]
 
 
-#: What programs print before each line of a file: its number, its name, a mark of a quotation or a
-#: diff, a colour. A file's name has a dot or a slash, which tells it from a header of a key.
-LINE_PREFIX = (
-    r"(?:[ \t]*\d{1,7}(?:\N{RIGHTWARDS ARROW}|[\t:| ])|[-+>|](?!-)[ \t]?"
-    r"|(?=[\w/-]{0,60}[./])[\w./-]{1,100}:|\x1b\[[\d;]{0,10}m){0,3}"
-)
-#: Between two lines of a key: white space, or line ends as JSON escapes them.
-_BREAK = rf"(?:(?<=\n)(?=\S| |\t){LINE_PREFIX}(?<!\n)|\s|\\{{1,4}}[rn])"
-#: A header of a key, such as `DEK-Info: AES-128-CBC,00FF`; a long word is a line of the key.
-_HEADER = r"[A-Za-z][A-Za-z-]{0,30}:(?:[ \t](?![A-Za-z0-9+/]{40})[^\s\\]{1,100}){1,20}+"
-#: What follows the first line of a key in PEM: headers, lines in base64, a shorter last line, a
-#: checksum and the end. Text that has no such line is not part of a key.
-_ARMOUR = (
-    rf"(?:(?:{_BREAK}*+{_HEADER}){{0,8}}+"
-    rf"(?:{_BREAK}*+[A-Za-z0-9+/]{{16,}}+={{0,2}}+(?!_))++"
-    rf"(?:{_BREAK}*+[A-Za-z0-9+/]{{1,15}}={{0,2}}(?={_BREAK}*+(?:=[A-Za-z0-9+/]{{4}}{_BREAK}*+)?"
-    rf"-----END|[\"']|\Z))?"
-    rf"(?:{_BREAK}*+=[A-Za-z0-9+/]{{4}})?"
-    rf"(?:{_BREAK}*+-----END[A-Z0-9 ]{{0,60}}-----)?)"
-)
+#: The first and the last line of a private key in PEM.
+KEY_BEGINS = re.compile(r"-----BEGIN (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----")
+KEY_ENDS = re.compile(r"-----END[A-Z0-9 ]{0,60}-----")
 
 
 # Each repetition is bounded or possessive, so that no text takes more than linear time.
@@ -89,9 +93,8 @@ _ARMOUR = (
 FORMS = (
     SecretForm(
         "private key in PEM",
-        re.compile(
-            rf"-----BEGIN (?:[A-Z0-9]{{1,20}} ){{0,3}}PRIVATE KEY(?: BLOCK)?-----{_ARMOUR}?"
-        ),
+        # Up to the end of the text, where a key has no last line: it may be cut.
+        re.compile(rf"(?s:{KEY_BEGINS.pattern}.*?(?:{KEY_ENDS.pattern}|\Z))"),
         ("-----BEGIN ",),
     ),
     SecretForm(

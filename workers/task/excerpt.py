@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Set as AbstractSet
 
 from app.redaction import without_keys
+from leadhand.models.secret_forms import escaped_forms
 
 #: Characters of a text that are redacted before it is shortened.
 READ_CHARACTERS = 2_000
@@ -20,5 +21,5 @@ def redacted_start(text: str, limit: int, secrets: AbstractSet[str] = frozenset(
     """
     clean = without_keys(text[:READ_CHARACTERS], secrets)
     if len(text) > READ_CHARACTERS:
-        clean = clean[: -max([_OVERLAP, *map(len, secrets)])]
+        clean = clean[: -max([_OVERLAP, *(len(escaped_forms(one)[0]) for one in secrets)])]
     return clean[:limit]

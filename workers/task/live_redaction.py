@@ -12,11 +12,8 @@ import codecs
 import re
 from collections.abc import Set as AbstractSet
 
-from app.prefixed_keys import KEY_BEGINS as _KEY_BEGINS
-from app.prefixed_keys import KEY_ENDS as _KEY_ENDS
-from app.prefixed_keys import ends_with_key_line, prefix_pattern
 from app.redaction import without_keys
-from leadhand.models.secret_forms import LINE_PREFIX, MARK
+from leadhand.models.secret_forms import KEY_BEGINS, KEY_ENDS, MARK, escaped_forms
 
 #: Characters of an unfinished line that wait for its end, and for how long they wait.
 LINE_CHARACTERS = 4 * 1024
@@ -30,13 +27,8 @@ CUTS = 4
 #: Characters of one line that are searched for a place to cut; a longer one is left out.
 LINE_LIMIT = 16 * 1024
 
-#: A line within a private key in PEM: base64, a header such as `Proc-Type: 4,ENCRYPTED`, or empty.
-_KEY_LINE = re.compile(
-    rf"{LINE_PREFIX}\s*(?:(?:[A-Za-z0-9+/=]|\\{{1,4}}[rn])*|[A-Za-z][A-Za-z-]{{0,30}}:\s.{{0,200}})\s*"
-)
-#: The end of a key's first line, whose beginning was dropped.
-_KEY_BEGUN = re.compile(r"PRIVATE KEY(?: BLOCK)?-----\s*$")
-_ESCAPED_BREAK = re.compile(r"\\{1,4}[rn]")
+#: The end of a key's first or last line, whose beginning was dropped.
+_KEY_NAMED = re.compile(r"PRIVATE KEY(?: BLOCK)?-----\s*$")
 
 
 class LineRedactor:
@@ -46,13 +38,11 @@ class LineRedactor:
         # Output comes line by line, so each line of a secret is one.
         lines = {line for secret in secrets for line in secret.splitlines()}
         self._secrets = secrets | {line for line in lines if len(line) >= SHORTEST}
-        self._overlap = max([OVERLAP, *map(len, secrets)])
+        self._overlap = max([OVERLAP, *(len(escaped_forms(one)[0]) for one in secrets)])
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         self._text = ""
         self._since = 0.0
         self._in_key = False
-        #: What is before the lines of the key; None if it is unknown, or nothing.
-        self._key_prefix: re.Pattern[str] | None = None
         self._skips_line = False
         self._skipped = 0
 
@@ -85,7 +75,7 @@ class LineRedactor:
         self._decoder.reset()
         self._skips_line = True
         if key_open is not None:
-            self._in_key, self._key_prefix = key_open, None
+            self._in_key = key_open
         return waited
 
     def take_skipped(self) -> int:
@@ -98,10 +88,10 @@ class LineRedactor:
         self._text = rest
         self._skipped += len(skipped) + len(end)
         self._skips_line = not end
-        if _KEY_BEGUN.search(skipped):
-            self._in_key, self._key_prefix = True, None
-        elif _KEY_ENDS.search(skipped):
+        if KEY_ENDS.search(skipped):
             self._in_key = False
+        elif _KEY_NAMED.search(skipped):
+            self._in_key = not self._in_key
 
     def _whole_lines(self, *, final: bool) -> str:
         end = len(self._text) if final else self._text.rfind("\n") + 1
@@ -112,44 +102,22 @@ class LineRedactor:
 
     def _without_keys_in_pem(self, lines: str) -> str:
         """The lines without private keys, including one that continues in the next lines."""
-        if self._in_key:
-            lines = self._after_key(lines)
         clean = ""
-        while not self._in_key and (begin := _KEY_BEGINS.search(lines)) is not None:
-            end = lines.find("\n", begin.end()) + 1 or len(lines)
-            if _ESCAPED_BREAK.search(lines, begin.end(), end):  # the whole key is in this line
-                clean += without_keys(lines[:end], self._secrets)
-                lines = lines[end:]
-                continue
+        while True:
+            if self._in_key:
+                end = KEY_ENDS.search(lines)
+                if end is None:
+                    return clean
+                self._in_key, lines = False, lines[end.end() :]
+            begin = KEY_BEGINS.search(lines)
+            if begin is None:
+                return clean + without_keys(lines, self._secrets)
             clean += without_keys(lines[: begin.start()], self._secrets) + MARK
-            self._in_key = True
-            before = lines[lines.rfind("\n", 0, begin.start()) + 1 : begin.start()]
-            self._key_prefix = prefix_pattern(before)
-            lines = self._after_key(lines[begin.end() :])
-        return clean + without_keys(lines, self._secrets)
-
-    def _after_key(self, lines: str) -> str:
-        """The text after the key that these lines continue; empty if it does not end here."""
-        end = _KEY_ENDS.search(lines)
-        if end is not None:
-            self._in_key = False
-            rest = lines[end.end() :]
-            return f"\n{rest}" if end[0].endswith("\n") else rest
-        split = lines.splitlines(keepends=True)
-        for number, line in enumerate(split):
-            if not self._is_key_line(line):
-                self._in_key = False
-                return "\n" + "".join(split[number:])
-        return ""
-
-    def _is_key_line(self, line: str) -> bool:
-        prefix = self._key_prefix.match(line) if self._key_prefix is not None else None
-        rest = line if prefix is None else line[prefix.end() :]
-        return _KEY_LINE.fullmatch(rest) is not None or ends_with_key_line(line)
+            self._in_key, lines = True, lines[begin.end() :]
 
     def _part_of_line(self) -> str:
         """The beginning of an unfinished line, cut where no secret can be."""
-        if self._in_key or _KEY_BEGINS.search(self._text):
+        if self._in_key or KEY_BEGINS.search(self._text):
             return self._overlong()
         whole = without_keys(self._text, self._secrets)
         cut = len(self._text) - self._overlap

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from urllib.parse import quote, quote_plus
 
 import pytest
 from hypothesis import given
@@ -32,7 +33,6 @@ SECRETS = {
     "PEM of OpenSSH": (PEM.format("OPENSSH "), LETTERS),
     "PEM, encrypted": (PEM.format("ENCRYPTED "), LETTERS),
     "PEM in JSON": (PEM.format("EC ").replace("\n", "\\n"), LETTERS),
-    "PEM without its end": (PEM.format("")[:90], LETTERS[:20]),
     "Slack webhook": (
         "https://hooks.slack.com/services/T0ABCDEF/B0ABCDEF/" + LETTERS[:24],
         "T0ABC",
@@ -128,22 +128,29 @@ PROSE = "All 120 tests passed. Next: merge...\nverdict: accept\n"
 BEGIN = "-----BEGIN PRIVATE KEY-----"
 
 
-@pytest.mark.parametrize("between", ["\n", "\\n", " ", ""])
-def test_prose_after_the_begin_of_a_key_stays(between):
-    assert without_keys(f"it starts with {BEGIN}{between}{PROSE}").endswith(PROSE)
-
-
-def test_prose_after_a_key_without_its_end_stays():
-    cut = PEM.format("").partition("-----END")[0]
-    assert without_keys(f"{cut}{PROSE}") == f"[redacted]\n{PROSE}"
-
-
-@pytest.mark.parametrize("newline", ["\n", "\r\n", "\\n", "\\r\\n", "\n    "])
-def test_a_key_with_headers_and_a_short_last_line_is_replaced_as_a_whole(newline):
+@pytest.mark.parametrize("prefix", ["", "2026-11-22 10:00:01 api[7]: ", "   12\t", "> "])
+@pytest.mark.parametrize("newline", ["\n", "\r\n", "\\n", "\n    "])
+def test_a_key_is_redacted_from_its_first_line_to_its_last(prefix, newline):
     headers = ["Proc-Type: 4,ENCRYPTED", f"DEK-Info: AES-128-CBC,{'0A' * 16}", ""]
-    ends = ["Ab3=", "-----END PRIVATE KEY-----"]
-    text = newline.join([BEGIN, *headers, f"{LETTERS}+/", f"{LETTERS}+/", *ends])
-    assert without_keys(f"a {text} b") == "a [redacted] b"
+    lines = [BEGIN, *headers, f"{LETTERS}+/", "Ab3=", "-----END PRIVATE KEY-----"]
+    key = newline.join(f"{prefix}{line}" for line in lines)
+    assert without_keys(f"a {key} b {key} c") == f"a {prefix}[redacted] b {prefix}[redacted] c"
+
+
+def test_a_key_without_its_last_line_is_redacted_to_the_end_of_the_text():
+    cut = PEM.format("").partition("-----END")[0]
+    assert without_keys(f"a {cut}{PROSE}") == "a [redacted]"
+
+
+@pytest.mark.parametrize("escape", [
+    str, lambda secret: json.dumps(secret)[1:-1], lambda secret: json.dumps(json.dumps(secret)),
+    lambda secret: json.dumps(secret, ensure_ascii=False), quote, quote_plus,
+    lambda secret: quote(secret, safe=""), lambda secret: quote(secret, safe="").lower(),
+])  # fmt: skip
+def test_a_known_secret_is_redacted_as_json_and_urls_escape_it(escape):
+    secret = 'p\u00e4ss/w"rd & co'
+    shown = without_keys(f"a {escape(secret)} b", [secret])
+    assert shown.replace('"', "").replace("\\", "") == "a [redacted] b"
 
 
 HOSTILE = [
