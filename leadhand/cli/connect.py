@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def open_client(*, outlives_attempt: bool = False, needs_worker: bool = True) -> Iterator[Client]:
+def open_client(*, needs_worker: bool, outlives_attempt: bool = False) -> Iterator[Client]:
     """Opens an API client for one command; starts the user's services if necessary.
 
     With `outlives_attempt` it uses the session's token where there is one. Without `needs_worker`
@@ -46,7 +46,7 @@ def open_client(*, outlives_attempt: bool = False, needs_worker: bool = True) ->
 
 @contextmanager
 def reach(
-    *, outlives_attempt: bool = False, needs_worker: bool = True
+    *, needs_worker: bool, outlives_attempt: bool = False
 ) -> Iterator[tuple[str, str | None]]:
     """Yields the API's URL and token; without LEADHAND_URL it starts the user's own services.
 

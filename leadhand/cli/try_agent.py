@@ -64,7 +64,7 @@ def try_command(*, name: str, timeout_s: float, as_json: bool, **given: Any) -> 
     """
     from leadhand.cli.connect import open_client
 
-    with open_client() as client:
+    with open_client(needs_worker=True) as client:
         agent = _usable(client, name, given["place"])
         session = client.submit(_document(name, timeout_s=timeout_s, **given))
         trial = _finish(client, session, timeout_s)

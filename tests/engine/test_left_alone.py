@@ -39,7 +39,9 @@ def begun_by_a_doer(world: World) -> tuple[SessionRef, SessionRef]:
         "base": base,
     }
     document = LoopDocument.model_validate(DOCUMENT)
-    child = world.engine.submit.document(document, root=id_, parent=above).session
+    child = world.engine.submit.document(
+        document, idempotency_key="kid", root=id_, parent=above
+    ).session
     errand = world.engine.transitions.deliver
     world.engine.transitions.deliver = lambda _: None  # its abort comes late
     world.settle(parent, grant)
@@ -66,8 +68,10 @@ def test_a_child_of_a_deleted_parent_is_deleted_too(world: World, redis_client: 
     world.engine.deletion.delete(parent.id)
     world.later(1_000)
     assert world.engine.queries.session(child.id).status == "aborted"
+    assert redis_client.keys("lh:idem:*")
     world.at("here").engine.deletion.delete(child.id)  # an engine that never read the parent
     assert keys_of(redis_client, child) == []
+    assert not redis_client.keys("lh:idem:*")
 
 
 def test_what_is_left_of_a_deleted_session_is_found_and_goes(

@@ -28,7 +28,7 @@ def agents_command(context: click.Context, *, as_json: bool) -> int:
     from leadhand.cli.connect import open_client, reach
     from leadhand.cli.mcp_check import mcp_finding
 
-    with reach() as (url, token), open_client() as client:
+    with reach(needs_worker=True) as (url, token), open_client(needs_worker=True) as client:
         agents, workers = client.agents(), client.workers()
         tools = mcp_finding(url, token)
     if as_json:

@@ -47,7 +47,7 @@ def answer_command(
             if has_rules
             else "give one TEXT, in quotes, and at most a STEP before it"
         )
-    with open_client() as client:
+    with open_client(needs_worker=True) as client:
         if has_rules:
             view = _answer_with_rules(client, session, words, choice, pairs)
         else:
@@ -118,7 +118,7 @@ def questions_command(*, as_json: bool) -> int:
     from leadhand.cli.render.times import age, clock_time
     from leadhand.models.text import block, plain
 
-    with open_client() as client:
+    with open_client(needs_worker=True) as client:
         found = _all_questions(client)
     if as_json:
         echo_json({"items": [view.model_dump(mode="json") for view in found]})

@@ -40,7 +40,7 @@ def apply_command(
     from leadhand.cli.connect import open_client
     from leadhand.cli.render.result_text import evidence_lines
 
-    with open_client() as client:
+    with open_client(needs_worker=True) as client:
         started = client.apply(session, force=force, recheck=recheck)
         ended = client.wait(started.session)
         found = client.session(session).worktree

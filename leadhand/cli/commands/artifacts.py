@@ -33,7 +33,7 @@ def artifacts_command(*, session: str, name: str | None, path: Path | None, as_j
 
     if name is None and path is not None:
         raise click.UsageError("--to needs the name of an artifact")
-    with open_client() as client:
+    with open_client(needs_worker=False) as client:
         found = _all(client, session)
         if name is None:
             _print_list(found, as_json=as_json)

@@ -58,7 +58,7 @@ def ask_command(
         asked = question_of(question, rules, timeout_s=timeout_s or ASK_TIMEOUT_S, key=key)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    with open_client() as client:
+    with open_client(needs_worker=True) as client:
         view = client.submit(asked.document, asked.key, on_parent_end=asked.on_parent_end)
         client.wait(view.id)
         view = client.session(view.id)

@@ -24,7 +24,7 @@ def stop_command(*, session: str) -> int:
     """
     from leadhand.cli.connect import open_client
 
-    with open_client() as client:
+    with open_client(needs_worker=True) as client:
         client.stop(session)
         status = _wait_for_control(client, session, "is being stopped")
         _show_receipt(client, session)
@@ -78,7 +78,7 @@ def resume_command(
     from leadhand.models.validation_messages import first_error
 
     budget = pop_budget(limits)
-    with open_client() as client:
+    with open_client(needs_worker=True) as client:
         try:
             view = client.resume(
                 session,
@@ -105,7 +105,7 @@ def abort_command(*, session: str, reason: str | None) -> int:
     """End SESSION by force; it cannot be resumed."""
     from leadhand.cli.connect import open_client
 
-    with open_client() as client:
+    with open_client(needs_worker=True) as client:
         client.abort(session, reason)
         status = _wait_for_control(client, session, "is being aborted")
         _show_receipt(client, session)

@@ -21,7 +21,7 @@ def draw_command(*, session: str, path: Path | None, width: int | None) -> int:
     """Draw SESSION: its steps in layers, its loops, and what ran."""
     from leadhand.cli.connect import open_client, tell
 
-    with open_client() as client:
+    with open_client(needs_worker=False) as client:
         if path is None:
             columns = width or max(20, shutil.get_terminal_size((120, 24)).columns)
             click.echo(client.drawing(session, form="text", width=min(400, columns)), nl=False)

@@ -24,7 +24,7 @@ def exit_command(*, reason: str) -> int:
         )
     if not reason.strip():
         raise click.ClickException("REASON is empty; say why this path will not work")
-    with open_client() as client:
+    with open_client(needs_worker=True) as client:
         view = client.exit(session, reason)
     click.echo(f"session {view.id} is {view.status}: {reason}")
     return 0

@@ -25,7 +25,7 @@ def export_command(*, session: str, path: Path | None, part: Literal["all", "led
     """
     from leadhand.cli.connect import open_client, tell
 
-    with open_client() as client:
+    with open_client(needs_worker=False) as client:
         text = client.export_text(session, part)
     if path is None:
         click.echo(text, nl=not text.endswith("\n") and bool(text))

@@ -29,7 +29,7 @@ def queues_command(*, as_json: bool) -> int:
     from leadhand.cli.connect import open_client
     from leadhand.cli.render.fleet_text import queue_lines
 
-    with open_client() as client:
+    with open_client(needs_worker=True) as client:
         queues = client.queues()
     if as_json:
         echo_json({"items": [queue.model_dump(mode="json") for queue in queues]})
@@ -45,7 +45,7 @@ def workers_command(*, as_json: bool) -> int:
     from leadhand.cli.connect import open_client
     from leadhand.cli.render.fleet_text import worker_lines
 
-    with open_client() as client:
+    with open_client(needs_worker=True) as client:
         workers = client.workers()
     if as_json:
         echo_json({"items": [worker.model_dump(mode="json") for worker in workers]})
@@ -68,7 +68,7 @@ def top_command(*, once: bool, every: float, as_json: bool) -> int:
     from leadhand.cli.connect import open_client
     from leadhand.cli.render.fleet_text import fleet_lines
 
-    with open_client() as client:
+    with open_client(needs_worker=True) as client:
         if as_json:
             echo_json(client.fleet())
         elif once or not sys.stdout.isatty():

@@ -67,7 +67,7 @@ def flow_run_command(
 
     run = _run(**given)
     flow_path(name)  # Reject an invalid name before any service is started.
-    with open_client() as client:
+    with open_client(needs_worker=True) as client:
         session = client.run_flow(name, run, key, on_parent_end=on_parent_end)
         warn_about_cost_limit_of_flow(client, name, run)
         tell_warnings(session)

@@ -22,7 +22,7 @@ def flows_command(*, as_json: bool) -> int:
     from leadhand.cli.render.tables import echo_json, table
     from leadhand.models.text import plain
 
-    with open_client() as client:
+    with open_client(needs_worker=True) as client:
         found = client.flows()
     if as_json:
         echo_json({"items": [flow.model_dump(mode="json") for flow in found]})

@@ -20,6 +20,6 @@ def mcp_command() -> int:
     from leadhand.settings import ClientSettings
 
     session = ClientSettings.from_env().session
-    with reach() as (url, token):
+    with reach(needs_worker=True) as (url, token):
         asyncio.run(serve(AsyncClient(url, token, say=tell), session))
     return 0

@@ -23,7 +23,7 @@ def poll_command(*, sessions: tuple[str, ...], as_json: bool) -> int:
     from leadhand.cli.render.live_text import elapsed
     from leadhand.state import poll
 
-    with open_client() as client:
+    with open_client(needs_worker=True) as client:
         found = [poll(session, client=client) for session in dict.fromkeys(sessions)]
     if as_json:
         dumps = [asdict(one) for one in found]

@@ -16,7 +16,7 @@ def rehome_command(*, session: str, place: str) -> int:
     """
     from leadhand.cli.connect import open_client
 
-    with open_client() as client:
+    with open_client(needs_worker=True) as client:
         view = client.rehome(session, place)
     click.echo(f"session {session} is {view.status} at {view.place}")
     for note in view.notes:

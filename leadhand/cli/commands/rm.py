@@ -30,7 +30,7 @@ def rm_command(*, sessions: tuple[str, ...], force: bool) -> int:
     from leadhand.cli.connect import open_client
 
     code = 0
-    with open_client() as client:
+    with open_client(needs_worker=True) as client:
         for session in dict.fromkeys(sessions):
             if not _remove_folders(client, session) and not force:
                 click.echo(f"session {session} is not deleted; --force leaves what was kept")

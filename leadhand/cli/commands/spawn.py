@@ -98,7 +98,7 @@ def spawn_command(
 
     given["task"] = read_task(given["task"], given.pop("task_file"))
     document = _document(**given)
-    with open_client() as client:
+    with open_client(needs_worker=True) as client:
         session = client.submit(document, key, on_parent_end=on_parent_end)
         warn_about_cost_limit(client, document)
         tell_warnings(session)

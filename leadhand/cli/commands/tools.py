@@ -27,7 +27,7 @@ def tools_command(context: click.Context, *, as_json: bool) -> int:
         return 0
     from leadhand.cli.connect import open_client
 
-    with open_client() as client:
+    with open_client(needs_worker=True) as client:
         tools = client.tools()
     if as_json:
         echo_json({"items": [tool.model_dump(mode="json") for tool in tools]})
@@ -45,7 +45,7 @@ def tools_show_command(*, name: str, as_json: bool) -> int:
     from leadhand.cli.graphs.tool_call import find_tool
     from leadhand.cli.render.tool_text import tool_page
 
-    with open_client() as client:
+    with open_client(needs_worker=True) as client:
         tool = find_tool(client.tools(), name)
     if as_json:
         echo_json(tool)
@@ -88,7 +88,7 @@ def tools_call_command(
     from leadhand.cli.run_session import wait_and_show
 
     given = dict(pairs_of(arguments, "--arg"))
-    with open_client() as client:
+    with open_client(needs_worker=True) as client:
         document = call_document(client.tools(), name, given, cwd=cwd, timeout_s=timeout)
         session = client.submit(document, key, on_parent_end=on_parent_end)
         return wait_and_show(client, session, as_json=as_json, summary=call_summary, is_value=True)

@@ -29,7 +29,7 @@ def transcript_command(*, session: str, follow: bool, markdown: bool, as_json: b
 
     if markdown and (follow or as_json):
         raise click.UsageError("--markdown prints one document; leave out --follow and --json")
-    with open_client() as client, ExitStack() as stack:
+    with open_client(needs_worker=False) as client, ExitStack() as stack:
         if follow:
             stack.enter_context(following(session))
             stack.enter_context(reporting_troubles(client, [session], tell))

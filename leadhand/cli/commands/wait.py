@@ -35,7 +35,7 @@ def wait_command(
     from leadhand.cli.render.session_text import head_line
     from leadhand.client.waiting import reporting_troubles
 
-    with open_client() as client:
+    with open_client(needs_worker=True) as client:
         views = [client.session(session) for session in dict.fromkeys(sessions)]
         try:
             running = [view.id for view in views if not view.ended]

@@ -19,7 +19,7 @@ def watch_command(*, session: str) -> int:
     from leadhand.cli.render.result_text import ending
     from leadhand.client.waiting import IN_EVENTS, reporting_troubles
 
-    with open_client() as client:
+    with open_client(needs_worker=True) as client:
         view = client.session(session)
         screen = screen_for(sys.stdout)
         with following(session):

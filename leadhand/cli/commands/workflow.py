@@ -58,7 +58,7 @@ def workflow_command(
 
     overrides = _overrides(**given)
     compile_first(file)
-    with open_client() as client:
+    with open_client(needs_worker=True) as client:
         conductor = Conductor(
             client,
             overrides=overrides,

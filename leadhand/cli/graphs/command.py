@@ -65,7 +65,7 @@ def graph_run_command(
     from leadhand.cli.run_session import wait_and_show
 
     document = _document(file, **given)
-    with open_client() as client:
+    with open_client(needs_worker=True) as client:
         session = client.submit(document, key, on_parent_end=on_parent_end)
         if not detach:
             return wait_and_show(client, session, as_json=as_json, summary=graph_summary)
@@ -140,7 +140,7 @@ def _faults_here(given: Mapping[str, JsonValue]) -> list[tuple[str, str]]:
     """All errors of the graph, with those why the workers could not run it."""
     from leadhand.cli.connect import open_client
 
-    with open_client() as client:
+    with open_client(needs_worker=True) as client:
         view = client.check_flow({**given, "kind": "graph"})
     return [(fault.path, fault.message) for fault in view.faults]
 

@@ -26,7 +26,7 @@ def status_command(*, agent_session: str | None, as_json: bool) -> int:
     """List the Stop guards that have not ended, or the one of an agent's session."""
     from leadhand.cli.connect import open_client
 
-    with open_client() as client:
+    with open_client(needs_worker=True) as client:
         found = client.guards(agent_session)
     if as_json:
         click.echo(found.model_dump_json())
@@ -49,7 +49,7 @@ def reset_command(*, agent_session: str | None, of_all: bool) -> int:
 
     if (agent_session is None) != of_all:
         raise click.UsageError("name a session of an agent, or give --all")
-    with open_client() as client:
+    with open_client(needs_worker=True) as client:
         count = client.reset_guards(agent_session).reset
     if count == 0:
         raise click.ClickException("no guard matches; `leadhand guard status` lists them")

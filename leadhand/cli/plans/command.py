@@ -55,7 +55,7 @@ def plan_new_command(*, request: str | None, detach: bool, as_json: bool, **give
     file = given.pop("request_file")
     request = read_task(request, file, name="REQUEST", option="--request-file")
     document = plan_document(request, **given)
-    with open_client() as client:
+    with open_client(needs_worker=True) as client:
         session = client.submit(document)
         warn_about_cost_limit(client, document)
         tell_warnings(session)
@@ -81,7 +81,7 @@ def plan_show_command(*, session: str, as_json: bool) -> int:
     from leadhand.cli.connect import open_client
     from leadhand.cli.render.plan_text import draft_lines, plan_lines
 
-    with open_client() as client:
+    with open_client(needs_worker=True) as client:
         plan = client.plan(session)
     if as_json:
         echo_json(plan)
@@ -114,7 +114,7 @@ def plan_edit_command(*, session: str, file: Path | None) -> int:
     has_editor = {"VISUAL", "EDITOR"} & environment().keys() or sys.stdin.isatty()
     if file is None and not has_editor:
         raise click.UsageError("there is no terminal for an editor; give --file, or set EDITOR")
-    with open_client() as client, _conflicts_named():
+    with open_client(needs_worker=True) as client, _conflicts_named():
         if file is not None:
             edited = edit_by_file(client, session, file)
         else:
@@ -136,7 +136,7 @@ def plan_change_command(*, session: str, text: str) -> int:
     from leadhand.cli.task_text import read_task
 
     text = read_task(text, None, name="TEXT")
-    with open_client() as client:
+    with open_client(needs_worker=True) as client:
         client.change_plan(session, text)
     click.echo(f"the team lead of session {session} changes its draft")
     return 0
@@ -149,7 +149,7 @@ def plan_approve_command(*, session: str) -> int:
     from leadhand.cli.connect import open_client
     from leadhand.cli.render.plan_text import changed_line
 
-    with open_client() as client:
+    with open_client(needs_worker=True) as client:
         plan = client.approve_plan(session)
     click.echo(changed_line(plan, "approved"))
     return 0
@@ -184,7 +184,7 @@ def plan_proposals_command(*, session: str, every: bool, as_json: bool) -> int:
     from leadhand.cli.connect import open_client
     from leadhand.cli.render.plan_text import proposal_lines
 
-    with open_client() as client:
+    with open_client(needs_worker=True) as client:
         plan = client.plan(session)
     if as_json:
         found = [one for one in plan.proposals if every or one.status == "open"]
@@ -215,7 +215,7 @@ def _decide(session: str, proposal: str, *, accept: bool) -> int:
     from leadhand.cli.connect import open_client
     from leadhand.cli.render.plan_text import changed_line
 
-    with open_client() as client:
+    with open_client(needs_worker=True) as client:
         plan = client.decide_proposal(session, proposal, accept=accept)
     what = "accepted" if accept else "refused"
     click.echo(changed_line(plan, f"proposal {proposal} is {what}"))
@@ -229,7 +229,7 @@ def _change_task(
     from leadhand.cli.plans.editor import send
     from leadhand.cli.render.plan_text import changed_line, numbered_task
 
-    with open_client() as client, _conflicts_named():
+    with open_client(needs_worker=True) as client, _conflicts_named():
         plan = client.plan(session)
         found = numbered_task(plan, task)
         if found is None:

@@ -30,7 +30,7 @@ def plan_apply_command(*, session: str, branch: str | None, as_json: bool) -> in
     """
     from leadhand.cli.connect import open_client
 
-    with open_client() as client:
+    with open_client(needs_worker=True) as client:
         result = _end_of(client, client.apply_plan(session, branch=branch).session)
     why = _why_not(result)
     if as_json:

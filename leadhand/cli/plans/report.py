@@ -48,7 +48,7 @@ def report_command(
     if why is not None and proposals is None:
         raise click.UsageError("--why explains the tasks of --propose; give that too")
     proposed = _proposals(proposals, why)
-    with open_client() as client:
+    with open_client(needs_worker=True) as client:
         view = client.report(session, status, pr_url=pr_url, notes=notes, proposals=proposed)
     if as_json:
         echo_json(view)

@@ -33,7 +33,7 @@ def worktree_list_command(*, session: str | None, as_json: bool) -> int:
     """
     from leadhand.cli.connect import open_client
 
-    with open_client() as client:
+    with open_client(needs_worker=True) as client:
         if session is not None:
             found = client.worktrees(session)
         else:
@@ -58,7 +58,7 @@ def worktree_show_command(*, session: str, task: str | None, as_json: bool) -> i
     """
     from leadhand.cli.connect import open_client
 
-    with open_client() as client:
+    with open_client(needs_worker=True) as client:
         if task is not None:
             client.plan_task(session, task)  # raises TaskUnknown with what was probably meant
         found = [one for one in client.worktrees(session) if task in (None, one.task)]
@@ -96,7 +96,7 @@ def worktree_clean_command(
     """
     from leadhand.cli.connect import open_client
 
-    with open_client() as client:
+    with open_client(needs_worker=True) as client:
         done = clean_folders(client, session, tasks, force=force)
     if as_json:
         echo_json(

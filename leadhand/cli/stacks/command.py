@@ -208,7 +208,7 @@ def move_command(*, old: Path, scope: Scope) -> int:
 
     if scope.folder is None or scope.place is None:
         raise click.UsageError("--stack names a stack that belongs to no folder")
-    with open_client() as client:
+    with open_client(needs_worker=True) as client:
         moved = move_stacks(client, Origin(str(old.resolve()), scope.place), scope)
     if not moved:
         raise click.ClickException(f"{old} has no stack; `leadhand stack all` lists the stacks")

@@ -66,7 +66,7 @@ def open_stack(scope: Scope) -> Iterator[Client]:
     from leadhand.stack.mirror import FILES
     from leadhand.stack.moving import adopt_stacks
 
-    with open_client() as client:
+    with open_client(needs_worker=True) as client:
         if scope.folder is not None:
             why = adopt_stacks(client, Path(scope.folder, FILES), scope)
             if why is not None:

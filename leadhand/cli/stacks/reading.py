@@ -121,7 +121,7 @@ def all_command(*, limit: int, as_json: bool) -> int:
     from leadhand.cli.render.tables import echo_json, table
     from leadhand.cli.render.times import age
 
-    with open_client() as client:
+    with open_client(needs_worker=False) as client:
         page = client.stacks(limit=limit)
     if as_json:
         echo_json(page)

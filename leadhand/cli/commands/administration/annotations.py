@@ -14,7 +14,7 @@ def rename_command(*, session: str, title: str) -> int:
     """Give SESSION a TITLE for lists; an empty one removes it."""
     from leadhand.cli.connect import open_client
 
-    with open_client() as client:
+    with open_client(needs_worker=False) as client:
         view = client.annotate(session, title=title)
     click.echo(f"session {session} is called {plain(view.title)!r}")
     return 0
@@ -27,7 +27,7 @@ def note_command(*, session: str, text: str) -> int:
     """Put a note with TEXT on SESSION; an empty one removes it."""
     from leadhand.cli.connect import open_client
 
-    with open_client() as client:
+    with open_client(needs_worker=False) as client:
         view = client.annotate(session, note=text)
     click.echo(f"session {session} has {'a' if view.note else 'no'} note")
     return 0
@@ -44,7 +44,7 @@ def archive_command(*, sessions: tuple[str, ...], undo: bool) -> int:
     """
     from leadhand.cli.connect import open_client
 
-    with open_client() as client:
+    with open_client(needs_worker=False) as client:
         for session in sessions:
             client.annotate(session, archived=not undo)
             click.echo(f"session {session} is {'shown again' if undo else 'archived'}")

@@ -41,7 +41,7 @@ def fsck_command(*, repair: bool, no_worktrees: bool, as_json: bool) -> int:
     """
     from leadhand.cli.connect import open_client
 
-    with open_client() as client:
+    with open_client(needs_worker=True) as client:
         view = client.fsck(repair=repair)
         if not no_worktrees:
             for found in _audit_folders(client, repair=repair):

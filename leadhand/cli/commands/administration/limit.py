@@ -23,7 +23,7 @@ def list_(*, as_json: bool) -> int:
     """List all limits, by key."""
     from leadhand.cli.connect import open_client
 
-    with open_client() as client:
+    with open_client(needs_worker=False) as client:
         found = client.limits()
     if as_json:
         echo_json({"items": [limit.model_dump(mode="json") for limit in found], "next": None})
@@ -50,7 +50,7 @@ def set_(*, key: str, concurrency: int | None, per_minute: float | None) -> int:
 
     if concurrency is None and per_minute is None:
         raise click.UsageError("give --concurrency, --per-minute or both")
-    with open_client() as client:
+    with open_client(needs_worker=False) as client:
         limit = client.set_limit(key, concurrency=concurrency, per_minute=per_minute)
     at_once = f"{limit.concurrency} at once" if limit.concurrency is not None else ""
     begin = f"{limit.per_minute:g} a minute" if limit.per_minute is not None else ""
@@ -64,7 +64,7 @@ def rm(*, key: str) -> int:
     """Remove the limit on concurrency and rate of KEY."""
     from leadhand.cli.connect import open_client
 
-    with open_client() as client:
+    with open_client(needs_worker=False) as client:
         client.remove_limit(key)
     click.echo(f"{key} is not limited")
     return 0

@@ -26,7 +26,7 @@ def stats_command(*, days: int, as_json: bool) -> int:
     from leadhand.cli.render.statistics_text import statistics_lines
 
     last = datetime.now(UTC).date()
-    with open_client() as client:
+    with open_client(needs_worker=False) as client:
         view = client.statistics(last - timedelta(days=days - 1), last)
     if as_json:
         echo_json(view)

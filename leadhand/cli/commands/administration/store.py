@@ -34,7 +34,7 @@ def show(*, as_json: bool) -> int:
     """
     from leadhand.cli.connect import open_client
 
-    with open_client() as client:
+    with open_client(needs_worker=True) as client:
         return _show(client.store(), as_json=as_json)
 
 
@@ -55,7 +55,7 @@ def accept(*, new: bool, replaces: str | None, as_json: bool) -> int:
     """
     from leadhand.cli.connect import open_client
 
-    with open_client() as client:
+    with open_client(needs_worker=True) as client:
         return _show(client.accept_store(new=new, replaces=replaces), as_json=as_json)
 
 

@@ -115,7 +115,7 @@ def create(
 
     given = Quotas(**quotas) if any(value is not None for value in quotas.values()) else None
     hook = _webhook(webhook, events, secret)
-    with open_client() as client:
+    with open_client(needs_worker=False) as client:
         made = client.create_token(
             name, list(dict.fromkeys(scopes)), expires_s=expires, quotas=given, webhook=hook
         )
@@ -135,7 +135,7 @@ def list_(*, as_json: bool) -> int:
     """Print all API tokens, the newest first, without their secrets."""
     from leadhand.cli.connect import open_client
 
-    with open_client() as client:
+    with open_client(needs_worker=False) as client:
         found = client.tokens()
     if as_json:
         echo_json({"items": [view.model_dump(mode="json") for view in found], "next": None})
@@ -156,7 +156,7 @@ def revoke(*, tokens: tuple[str, ...]) -> int:
     """
     from leadhand.cli.connect import open_client
 
-    with open_client() as client:
+    with open_client(needs_worker=False) as client:
         for token in dict.fromkeys(tokens):
             client.revoke_token(token)
             click.echo(f"token {token} is revoked")

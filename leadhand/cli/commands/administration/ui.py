@@ -19,7 +19,7 @@ def ui_command(*, only_print: bool) -> int:
     from leadhand.settings import ClientSettings
 
     own = ClientSettings.from_env().url is None
-    with open_client() as client:
+    with open_client(needs_worker=True) as client:
         link = client.sign_in_link()
         if only_print or not webbrowser.open(link.url):
             click.echo(link.url)

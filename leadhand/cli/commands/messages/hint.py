@@ -18,7 +18,7 @@ def hint_command(*, session: str, text: str) -> int:
     """
     from leadhand.cli.connect import open_client
 
-    with open_client() as client:
+    with open_client(needs_worker=True) as client:
         message = client.hint(session, sys.stdin.read() if text == "-" else text)
         view = client.session(session)
     click.echo(f"message {message.id} is in the inbox of session {session}")

@@ -52,7 +52,7 @@ def prompt_command(*, session: str | None) -> int:
     session = session or _own_session()
     if session is None:
         return 0
-    with open_client(outlives_attempt=True) as client:
+    with open_client(outlives_attempt=True, needs_worker=True) as client:
         messages = client.take_messages(session)  # more than one turn can read wait for the next
     if messages:
         context = context_of(session, messages)
@@ -71,7 +71,7 @@ def notification_command(*, session: str | None) -> int:
     session = session or _own_session()
     if session is None:
         return 0
-    with open_client(outlives_attempt=True) as client:
+    with open_client(outlives_attempt=True, needs_worker=True) as client:
         messages = client.inbox(session, unread=True, limit=100).items
     if messages:
         newest = messages[-1]

@@ -46,7 +46,7 @@ def inbox_command(
     if session is None:
         raise click.ClickException("LEADHAND_SESSION not set: name the session, as in: inbox ID")
     shown = False
-    with open_client(outlives_attempt=True) as client, ExitStack() as stack:
+    with open_client(outlives_attempt=True, needs_worker=True) as client, ExitStack() as stack:
         if follow:
             stack.enter_context(following(session))
             stack.enter_context(reporting_troubles(client, [session], tell))

@@ -32,7 +32,7 @@ def notify_command(*, text: str, failure: bool, pr_number: int | None, session: 
         raise click.ClickException(
             "LEADHAND_SESSION not set: name the session that reports with --session ID"
         )
-    with open_client() as client:
+    with open_client(needs_worker=True) as client:
         message = client.notify_parent(
             session,
             "failure" if failure else "success",

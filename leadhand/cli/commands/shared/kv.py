@@ -38,7 +38,7 @@ def get_command(*, key: str, session: str | None, as_json: bool) -> int:
     from leadhand.cli.connect import open_client
 
     session = own_session.named_or_own(session)
-    with open_client() as client:
+    with open_client(needs_worker=False) as client:
         found = client.value(session, key)
     if as_json:
         click.echo(found.model_dump_json())
@@ -63,7 +63,7 @@ def set_command(
     session = own_session.named_or_own(session)
     text = sys.stdin.read() if value == "-" else value
     given = _parsed(text) if is_json else text
-    with open_client() as client:
+    with open_client(needs_worker=False) as client:
         head = client.set_value(session, key, given, if_version=if_version)
     click.echo(f"{head.key}  version {head.version}")
     return 0
@@ -78,7 +78,7 @@ def delete_command(*, key: str, session: str | None, if_version: int | None) -> 
     from leadhand.cli.connect import open_client
 
     session = own_session.named_or_own(session)
-    with open_client() as client:
+    with open_client(needs_worker=False) as client:
         client.delete_value(session, key, if_version=if_version)
     click.echo(f"{key}  deleted")
     return 0
@@ -94,7 +94,7 @@ def list_command(*, prefix: str, session: str | None, as_json: bool) -> int:
 
     session = own_session.named_or_own(session)
     cursor, shown = None, False
-    with open_client() as client:
+    with open_client(needs_worker=False) as client:
         while True:
             page = client.values(session, prefix=prefix, limit=_PAGE, cursor=cursor)
             for head in page.items:

@@ -44,7 +44,7 @@ def run_command(
     from leadhand.cli.connect import reach
 
     session = own_session.named_or_own(session)
-    with reach() as (url, token):
+    with reach(needs_worker=False) as (url, token):
         return run_under_lock(url, token, session, name, command, ttl_s=ttl, wait_s=wait)
 
 
@@ -59,7 +59,7 @@ def list_command(*, session: str | None, as_json: bool) -> int:
     from leadhand.cli.connect import open_client
 
     session = own_session.named_or_own(session)
-    with open_client() as client:
+    with open_client(needs_worker=False) as client:
         locks = client.locks(session)
     for lock in locks:
         click.echo(lock.model_dump_json() if as_json else "\n".join(_lines(lock)))

@@ -62,7 +62,7 @@ def fork_command(
     from leadhand.cli.commands.steps.made import show_made
     from leadhand.cli.connect import open_client
 
-    with open_client() as client:
+    with open_client(needs_worker=True) as client:
         view = client.fork(
             session,
             after,

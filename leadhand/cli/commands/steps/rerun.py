@@ -49,7 +49,7 @@ def rerun_command(
     from leadhand.cli.connect import open_client
     from leadhand.cli.loop_options import checker_of
 
-    with open_client() as client:
+    with open_client(needs_worker=True) as client:
         named = [checker_of(one, client.session(session).cwd) for one in checkers]
         view = client.rerun(
             session,

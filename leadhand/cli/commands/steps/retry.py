@@ -16,7 +16,7 @@ def retry_command(*, session: str, step: str) -> int:
     """
     from leadhand.cli.connect import open_client
 
-    with open_client() as client:
+    with open_client(needs_worker=True) as client:
         view = client.retry(session, step)
     follow = f"follow it with: leadhand watch {session}"
     click.echo(f"session {session} is {view.status}, from {step} on; {follow}")

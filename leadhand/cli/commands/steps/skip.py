@@ -18,7 +18,7 @@ def skip_command(*, session: str, step: str, reason: str | None) -> int:
     """
     from leadhand.cli.connect import open_client
 
-    with open_client() as client:
+    with open_client(needs_worker=True) as client:
         view = client.skip(session, step, reason)
     ways = {
         "stopped": f"; continue with: leadhand resume {session}",

@@ -12,6 +12,8 @@ from leadhand.cli.commands.answer import answer_command
 from leadhand.cli.exit_codes import worst
 from leadhand.cli.render.result_text import flow_summary
 from leadhand.cli.stacks.command import stack_command
+from leadhand.local import connect
+from leadhand.local.errors import StackNotStarted
 from leadhand.models.views import ResultView
 from tests.scripted_api import Script
 from tests.unit.leadhand.cli.conftest import HISTORY, Leadhand
@@ -131,6 +133,22 @@ def test_bad_input_gets_one_sentence_and_exit_code_1(
     assert out == ""
     assert err.startswith("leadhand: ")
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(("words", "needs_worker"), [
+    ("ls", False), ("ls --json", False), ("show s", False), ("show s --diff", False),
+    ("show s --output do", False), ("logs s", False), ("explain s", False), ("tree s", False),
+    ("draw s", False), ("transcript s", False), ("export s", False), ("stats", False),
+    ("wait s", True), ("agents", True), ("spawn t --checker true", True), ("resume s", True),
+])  # fmt: skip
+def test_command_that_only_reads_does_not_wait_for_the_worker(
+    leadhand: Leadhand, monkeypatch: pytest.MonkeyPatch, words: str, needs_worker: bool
+) -> None:
+    def start(*, needs_worker: bool, **_: object) -> None:
+        raise StackNotStarted("s", f"needs_worker={needs_worker}", "")
+
+    monkeypatch.setattr(connect, "ensure", start)
+    assert f"needs_worker={needs_worker}" in leadhand(*words.split())[2]
 
 
 def test_an_answer_may_begin_like_an_option() -> None:
