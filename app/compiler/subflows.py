@@ -74,7 +74,7 @@ def child_document(
         "agents": merge_subflow_agents(flow.agents, document.agents),
         "attempts": flow.attempts or document.attempts,
         **_protected(document, flow),
-        **document.model_dump(mode="json", include={"priority", "cwd", "place"}),
+        **document.model_dump(mode="json", include={"priority", "cwd", "place", "leave_out"}),
         **_bundle(document, flow),
     }
     found = literals(child)

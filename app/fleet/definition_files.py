@@ -15,8 +15,7 @@ from leadhand.models.definition_folder import (
     definition_files,
     folder_with_definitions,
 )
-from leadhand.models.documents import Protected
-from leadhand.models.folder_settings import FolderSettingInvalid, FolderSettings
+from leadhand.models.folder_settings import FolderSettingInvalid, FolderSettings, SessionSettings
 from leadhand.models.toml_file import TomlUnreadable, read_text
 
 #: The most bytes of a file that are stored with each session.
@@ -63,16 +62,26 @@ class DefinitionFiles:
         found = folder_with_definitions(Path(folder), self._home)
         return (found or Path(folder)) / FLOWS
 
-    def protected_in(self, folder: str | None, *, committed_only: bool) -> tuple[Protected, ...]:
-        """Returns the protected files of leadhand.toml in a folder. Raises InvalidDocument."""
+    def session_settings_in(self, folder: str | None, *, is_child: bool) -> SessionSettings:
+        """Returns what leadhand.toml in a folder sets for sessions. Raises InvalidDocument.
+
+        Of a child session only protected files, as they are committed: a doer may have changed or
+        committed the file, and the other settings make checks weaker.
+        """
         if not self._kinds or not folder:
-            return ()
-        settings = FolderSettings(Path(folder), self._env)
+            return SessionSettings()
+        settings, field = FolderSettings(Path(folder), self._env), "protected"
         try:
-            return settings.protected(committed_only=committed_only)
+            protected = settings.protected(committed_only=is_child)
+            if is_child:
+                return SessionSettings(protected)
+            field = "quarantine"
+            quarantine = settings.quarantine()
+            field = "leave_out"
+            return SessionSettings(protected, quarantine, settings.leave_out())
         except FolderSettingInvalid as error:
-            hint = "correct the file; it protects files of all sessions in its folder"
-            raise InvalidDocument("protected", str(error), hint) from None
+            hint = "correct the file; its settings apply to all sessions in its folder"
+            raise InvalidDocument(field, str(error), hint) from None
 
     def why_no_commands(self, flows: Path) -> str | None:
         """Returns why flows of this folder may not have commands without exec:free; or None."""

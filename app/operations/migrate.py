@@ -91,7 +91,9 @@ class Migration:
         cwd = fields.get("cwd", "") if own is None else own.origin
         document = _with_run_options(written, began, fields | {"cwd": cwd})
         _require_inputs(document)
-        program = self._submissions.compile_flow(document, found, own)
+        program = self._submissions.compile_flow(
+            document, found, own, is_child=bool(fields.get("parent"))
+        )
         failed = status == SessionStatus.FAILED
         afresh = failed or not self._can_switch(ref, fields, program)
         rewind = self._rewind(ref, fields, program, after=after, afresh=afresh)

@@ -161,14 +161,21 @@ class Submissions:
             raise InvalidDocument("working_folder", error.value, error.hint) from None
 
     def compile_flow(
-        self, document: FlowDocument, found: Found, own: OwnFolder | None = None
+        self,
+        document: FlowDocument,
+        found: Found,
+        own: OwnFolder | None = None,
+        *,
+        is_child: bool = False,
     ) -> Program:
         """Compile a flow, with all checks of a submit. Raises InvalidDocument.
 
         `own` is the folder that the session has to itself.
         """
         catalog = self.catalog_of(found.folder, found.free)
-        program = self.compile(self._with_files(document, catalog), found)
+        whole = self._with_files(document, catalog)
+        settled = self.definitions.with_folder_settings(whole, is_child=is_child)
+        program = self.compile(settled, found)
         return in_own_folder(program, own, document.label or "") if own is not None else program
 
     def compile(self, document: AnyDocument, found: Found, *, is_new: bool = True) -> Program:
@@ -247,7 +254,9 @@ class Submissions:
         if document.place is None and asker.place:
             document = document.model_copy(update={"place": asker.place})
         found = self.definitions.of(asker, document.cwd)
-        document = self.definitions.protect(document, is_child=asker.parent is not None)
+        document = self.definitions.with_folder_settings(
+            document, is_child=asker.parent is not None
+        )
         return document, asker._replace(environment=environment, found=found)
 
     def _unique_label(self, document: AnyDocument, asker: Asker, source: str, where: Where) -> str:

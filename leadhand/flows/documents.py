@@ -46,6 +46,7 @@ from leadhand.models.documents import (
     Budget,
     Checker,
     Command,
+    LeaveOut,
     LoopDocument,
     Name,
     Priority,
@@ -402,6 +403,8 @@ class FlowDocument(FlowDefinition, WithEnvironment):
     label: Name | None = None
     priority: Priority = "normal"
     cwd: str | None = None
+    #: Untracked files that are no work; see the field of a loop.
+    leave_out: LeaveOut | None = None
     #: Whether it works in a worktree or a copy of the folder, until its work is applied.
     worktree: StrictBool | WorktreeOptions = False
     place: Name | None = None

@@ -25,6 +25,7 @@ from leadhand.models import patterns
 from leadhand.models.documents import (
     Budget,
     Document,
+    LeaveOut,
     Place,
     Priority,
     Webhook,
@@ -157,6 +158,8 @@ class GraphDocument(Document, WithEnvironment):
     label: StepName | None = None
     priority: Priority = "normal"
     cwd: str | None = None
+    #: Untracked files that are no work; see the field of a loop.
+    leave_out: LeaveOut | None = None
     place: Place | None = None
     webhook: Webhook | None = None
     budget: Budget = Budget()

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -21,6 +22,15 @@ _LEAVE_OUT: TypeAdapter[tuple[str, ...]] = TypeAdapter(LeaveOut)
 
 class FolderSettingInvalid(ValueError):
     """The file cannot be read, or has an invalid setting."""
+
+
+class SessionSettings(NamedTuple):
+    """What the file sets for a session."""
+
+    protected: tuple[Protected, ...] = ()
+    quarantine: tuple[Quarantined, ...] = ()
+    #: None if it is not set.
+    leave_out: tuple[str, ...] | None = None
 
 
 class FolderSettings:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
-from pydantic import JsonValue
+from pydantic import BaseModel, JsonValue
 
 from app.domain.environment.definitions import Definitions
 from app.domain.ids import SessionRef
@@ -16,9 +17,12 @@ from app.queries.fleet import Fleet
 from app.resume.rewind import ResumePlan
 from app.store.store import Store
 from leadhand.flows.documents import AnyDocument
-from leadhand.graphs.documents import GraphDocument
-from leadhand.models.documents import Protected, WorkflowDocument
+from leadhand.graphs.documents import GraphDocument, GraphStep
+from leadhand.models.documents import WorkflowDocument
+from leadhand.models.folder_settings import SessionSettings
 from leadhand.models.views import WorkerView
+
+_Part = TypeVar("_Part", bound=BaseModel)
 
 
 class SubmitDefinitions:
@@ -43,23 +47,22 @@ class SubmitDefinitions:
         folder = (asker.folder or cwd) if asker.free else (cwd or asker.folder)
         return self.of_folder(folder or "", free=asker.free)
 
-    def protect(self, document: AnyDocument, *, is_child: bool) -> AnyDocument:
-        """Returns the document with the protected files of leadhand.toml in its folder.
+    def with_folder_settings(self, document: AnyDocument, *, is_child: bool) -> AnyDocument:
+        """Returns the document with the settings of leadhand.toml in its folder.
 
-        Of a child session, what is committed there: a doer may have changed the file. Raises
-        InvalidDocument for an invalid file.
+        Protected files and quarantined tests are added to those of the document; by-products are
+        set unless it has its own. Raises InvalidDocument for an invalid file.
         """
-        if isinstance(document, GraphDocument):
+        found = self._files.session_settings_in(document.cwd, is_child=is_child)
+        if not any(found):
             return document
-        found = self._files.protected_in(document.cwd, committed_only=is_child)
+        if isinstance(document, GraphDocument):
+            steps = tuple(_with_session(step, found) for step in document.steps)
+            document = document.model_copy(update={"steps": steps})
         if isinstance(document, WorkflowDocument):
-            phases = tuple(
-                phase.model_copy(update={"protected": _union(phase.protected, found)})
-                for phase in document.phases
-            )
-            return document.model_copy(update={"phases": phases}) if found else document
-        both = _union(document.protected, found)
-        return document.model_copy(update={"protected": both}) if found else document
+            phases = tuple(_with_settings(phase, found) for phase in document.phases)
+            return document.model_copy(update={"phases": phases})
+        return _with_settings(document, found)
 
     def again(
         self,
@@ -128,8 +131,29 @@ class SubmitDefinitions:
         return plan._replace(as_of=plan.as_of or fields["updated"]), defines
 
 
-def _union(*protected: tuple[Protected, ...]) -> tuple[Protected, ...]:
-    return tuple(dict.fromkeys(one for some in protected for one in some))
+def _with_settings(document: _Part, found: SessionSettings) -> _Part:
+    """A document, or a phase of one, with these settings as far as it has such fields."""
+    update: dict[str, object] = {}
+    for name, values in found._asdict().items():
+        if not values or name not in type(document).model_fields:
+            continue
+        own = getattr(document, name)
+        if name != "leave_out":
+            update[name] = tuple(dict.fromkeys((*own, *values)))
+        elif own is None:
+            update[name] = values
+    return document.model_copy(update=update)
+
+
+def _with_session(step: GraphStep, found: SessionSettings) -> GraphStep:
+    """A step of a graph whose child session gets the settings, which it does not read itself."""
+    session = step.session
+    if isinstance(session, WorkflowDocument):
+        phases = tuple(_with_settings(phase, found) for phase in session.phases)
+        session = session.model_copy(update={"phases": phases})
+    elif session is not None:
+        session = _with_settings(session, found)
+    return step.model_copy(update={"session": session})
 
 
 def workers_by_definitions(
