@@ -120,6 +120,14 @@ def test_reference_has_every_route(path: str) -> None:
     assert shown in (ROOT / "docs/api.md").read_text(encoding="utf-8")
 
 
+def test_reference_has_every_field_of_a_loop_and_every_type_of_event() -> None:
+    text = (ROOT / "docs/api.md").read_text(encoding="utf-8")
+    scripts = "".join(one.read_text() for one in (ROOT / "app/store/lua").rglob("*.lua"))
+    types = set(re.findall(r"emit\(tx, '([a-z]+\.[a-z_]+)'", scripts))
+    assert len(types) > 20
+    assert [name for name in {*LoopDocument.model_fields, *types} if f"`{name}`" not in text] == []
+
+
 #: As many words in a row are no turn of phrase: what has them twice was merged or copied.
 _COPIED_WORDS = 10
 _TABLE = re.compile(r"(?:^ *\|[^\n]*\n)+", re.MULTILINE)
@@ -149,6 +157,28 @@ def repeated_rows(text: str) -> set[str]:
 def test_no_sentence_or_row_of_a_page_is_there_twice(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert (repeated_words(text), repeated_rows(text)) == (set(), set())
+
+
+#: A sentence of as many words in two pages is kept true in one of them only.
+_SHARED_WORDS = 15
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s|\n\n|^ *[-#]+ ", re.MULTILINE)
+
+
+def sentences(text: str) -> set[str]:
+    """Return the long sentences of a page's prose, as their words."""
+    parts = _SENTENCE_END.split(_NO_PROSE.sub("\n\n", text).lower())
+    words = [re.findall(r"[\w'/.-]*\w", part) for part in parts]
+    return {" ".join(part) for part in words if len(part) >= _SHARED_WORDS}
+
+
+def test_no_sentence_is_in_two_pages() -> None:
+    pages: dict[str, str] = {}
+    shared: list[tuple[str, str, str]] = []
+    for page in PAGES:
+        name, text = str(page.relative_to(ROOT)), page.read_text(encoding="utf-8")
+        found = [(one, pages.setdefault(one, name), name) for one in sentences(text)]
+        shared += [each for each in found if each[1] != name]
+    assert shared == []
 
 
 def test_a_sentence_that_a_merge_left_twice_would_be_noticed() -> None:
