@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import re
 from typing import NamedTuple
 
 import httpx2
 
-from leadhand.client.calls import Answer, Call
+from leadhand.client.calls import Answer
 from leadhand.client.operation import Ask, Op, Operations, Steps
-from leadhand.client.paths import session_path
-from leadhand.client.requests import dumped, get, parsed, reads
+from leadhand.client.requests import parsed, reads, request
+from leadhand.contract import artifacts
 from leadhand.contract.artifacts import PART_BYTES
-from leadhand.errors import AnswerUnreadable, local_error
-from leadhand.models.problems import Kind
+from leadhand.errors import AnswerUnreadable
 from leadhand.models.views import ArtifactView, Page, UploadView
-
-#: Bytes in one part of an upload or download.
 
 
 class Artifacts(Operations):
@@ -29,15 +25,16 @@ class Artifacts(Operations):
         self, session: str, *, limit: int | None = None, cursor: str | None = None
     ) -> Ask[Page[ArtifactView]]:
         """List a page of a session's artifacts (long results and outputs), by step address."""
-        path = session_path(session, "artifacts")
-        return reads(Page[ArtifactView], get(path, limit=limit, cursor=cursor))
+        call = request(artifacts.LIST, session, limit=limit, cursor=cursor)
+        return reads(Page[ArtifactView], call)
 
     @Op
     def artifact(self, session: str, digest: str) -> Steps[bytes]:
         """Download all bytes of a session's artifact by its digest. Raises ArtifactUnknown."""
-        found, path = b"", _path(session, digest)
+        found = b""
         while True:
-            answer: Answer = yield get(path, at=len(found), limit=PART_BYTES)
+            call = request(artifacts.READ, session, digest, at=len(found), limit=PART_BYTES)
+            answer: Answer = yield call
             piece = piece_of(answer.checked())
             found += piece.data
             if len(found) >= piece.size or not piece.data:
@@ -49,11 +46,11 @@ class Artifacts(Operations):
 
         The sweep removes it unless an attempt refers to it.
         """
-        at, path = 0, _path(session, hashlib.sha256(data).hexdigest())
+        at, digest = 0, hashlib.sha256(data).hexdigest()
         while True:
             part = base64.b64encode(data[at : at + PART_BYTES]).decode()
-            content = dumped({"at": at, "size": len(data), "data": part})
-            view = parsed(UploadView, (yield Call("PUT", path, content=content)))
+            body = {"at": at, "size": len(data), "data": part}
+            view = parsed(UploadView, (yield request(artifacts.PUT, session, digest, body=body)))
             at += PART_BYTES
             if view.complete or at >= len(data):
                 return view
@@ -75,18 +72,3 @@ def piece_of(response: httpx2.Response) -> Piece:
     if not size.isdecimal():
         raise AnswerUnreadable(str(response.url), response.status_code)
     return Piece(response.content, int(size))
-
-
-def _path(session: str, digest: str) -> str:
-    return session_path(session, f"artifacts/{_checked(session, digest)}")
-
-
-def _checked(session: str, digest: str) -> str:
-    """The digest. Raises ArtifactUnknown."""
-    if not re.fullmatch(r"[0-9a-f]{64}", digest):
-        raise local_error(
-            Kind.ARTIFACT_UNKNOWN,
-            f"{digest[:80]!r} is not the digest of an artifact",
-            hint=f"a digest has 64 hexadecimal digits; `leadhand artifacts {session}` lists them",
-        )
-    return digest

@@ -9,36 +9,36 @@ from pydantic import JsonValue, ValidationError
 
 from leadhand.client.calls import Answer, Call
 from leadhand.client.operation import Ask, Op, Steps
-from leadhand.client.paths import session_path
 from leadhand.client.requests import (
-    dumped,
     given,
     idempotent,
     if_match,
     parsed,
-    post,
     reads,
+    request,
     strictly_dumped,
 )
-from leadhand.client.sessions import SESSIONS, Sessions, SessionsWanted
+from leadhand.client.sessions import Sessions, SessionsWanted
 from leadhand.client.submit import Submissions
+from leadhand.contract import sessions
+from leadhand.contract.operation import Operation
+from leadhand.contract.sessions import BulkVerb
 from leadhand.errors import ControlRefused, SessionChanged, SessionUnknown, local_error
 from leadhand.models.documents import Budget, Checker
 from leadhand.models.problems import Kind
 from leadhand.models.validation_messages import first_error
 from leadhand.models.views import BulkView, SessionView
 
-BulkVerb = Literal["stop", "resume", "abort", "archive", "restore", "delete"]
 #: A checker: a command, or the fields of one.
 CheckerSpec = str | Mapping[str, object] | Checker
 
 #: The statuses after each verb: a repeated call that finds one of them was executed before.
 _LEADS_TO = {
-    "stop": {"stopping", "stopped"},
-    "resume": {"active", "waiting"},
-    "retry": {"active", "waiting"},
-    "exit": {"exiting", "exited"},
-    "abort": {"aborting", "aborted"},
+    sessions.STOP.name: {"stopping", "stopped"},
+    sessions.RESUME.name: {"active", "waiting"},
+    sessions.RETRY.name: {"active", "waiting"},
+    sessions.EXIT.name: {"exiting", "exited"},
+    sessions.ABORT.name: {"aborting", "aborted"},
 }
 
 
@@ -51,7 +51,7 @@ class Controls(Sessions, Submissions):
 
         With `seen`, this and the methods below raise SessionChanged if the session has changed.
         """
-        return self._control(session, "stop", seen)
+        return self._control(sessions.STOP, session, seen)
 
     @Op
     def resume(
@@ -79,8 +79,8 @@ class Controls(Sessions, Submissions):
             read = budget if isinstance(budget, Budget) else Budget.model_validate(dict(budget))
             limits = read.model_dump(exclude_none=True)
         return self._control(
-            session, "resume", seen, max_iterations=max_iterations, after=after, budget=limits,
-            accept_protected=accept_protected or None, **{"as": as_},
+            sessions.RESUME, session, seen, max_iterations=max_iterations, after=after,
+            budget=limits, accept_protected=accept_protected or None, **{"as": as_},
         )  # fmt: skip
 
     @Op
@@ -88,28 +88,28 @@ class Controls(Sessions, Submissions):
         self, session: str, step: str, *, seen: SessionView | None = None
     ) -> Steps[SessionView]:
         """Resume a stopped or failed session so that a step and all its dependents run again."""
-        return self._control(session, "retry", seen, step=step)
+        return self._control(sessions.RETRY, session, seen, step=step)
 
     @Op
     def exit(
         self, session: str, reason: str, *, seen: SessionView | None = None
     ) -> Steps[SessionView]:
         """End a session because its task cannot succeed; `reason` says why."""
-        return self._control(session, "exit", seen, reason=reason)
+        return self._control(sessions.EXIT, session, seen, reason=reason)
 
     @Op
     def abort(
         self, session: str, reason: str | None = None, *, seen: SessionView | None = None
     ) -> Steps[SessionView]:
         """Begin to abort a session: running attempts are cancelled; it cannot be resumed."""
-        return self._control(session, "abort", seen, reason=reason)
+        return self._control(sessions.ABORT, session, seen, reason=reason)
 
     @Op
     def rehome(
         self, session: str, place: str, *, seen: SessionView | None = None
     ) -> Steps[SessionView]:
         """Move a session and its waiting steps to another place (a worker host)."""
-        call = post(session_path(session, "rehome"), {"place": place}, if_match(seen))
+        call = request(sessions.REHOME, session, body={"place": place}, headers=if_match(seen))
         return self._steer(session, call, lambda view: view.place == place)
 
     @Op
@@ -121,8 +121,8 @@ class Controls(Sessions, Submissions):
         Returns None once it is deleted, until then the session that is being aborted. Without
         `force`, raises SessionStillRuns for one that has not ended.
         """
-        params = {"force": "true"} if force else {}
-        call = Call("DELETE", session_path(session), params=params, headers=if_match(seen))
+        force_it = "true" if force else None
+        call = request(sessions.DELETE, session, headers=if_match(seen), force=force_it)
         return Ask(call, _read_deleted)
 
     @Op
@@ -139,7 +139,7 @@ class Controls(Sessions, Submissions):
         Raises ControlRefused for hiding one that is at work.
         """
         fields = given(title=title, note=note, archived=archived)
-        return reads(SessionView, Call("PATCH", session_path(session), content=dumped(fields)))
+        return reads(SessionView, request(sessions.ANNOTATE, session, body=fields))
 
     @Op
     def bulk(
@@ -159,7 +159,7 @@ class Controls(Sessions, Submissions):
         """
         body = {"verb": verb, "filter": wanted.given(), "dry_run": dry_run, "reason": reason,
                 "force": force, **given(cursor=cursor, token=token)}  # fmt: skip
-        return reads(BulkView, post(f"{SESSIONS}/bulk", body))
+        return reads(BulkView, request(sessions.BULK, body=body))
 
     @Op
     def skip(
@@ -170,7 +170,8 @@ class Controls(Sessions, Submissions):
         A failed session resumes with that. Raises ControlRefused for a step that runs.
         """
         body = given(step=step, reason=reason)
-        return reads(SessionView, post(session_path(session, "skip"), body, if_match(seen)))
+        call = request(sessions.SKIP, session, body=body, headers=if_match(seen))
+        return reads(SessionView, call)
 
     @Op
     def fork(
@@ -194,7 +195,7 @@ class Controls(Sessions, Submissions):
         `submit`: those that the other session got are not taken over.
         """
         return self._copy(
-            session, "fork", idempotency_key, env,
+            sessions.FORK, session, idempotency_key, env,
             after=after, inputs=_plain(inputs), tools=_plain(tools), agent=agent, folder=folder,
             label=label,
         )  # fmt: skip
@@ -214,16 +215,20 @@ class Controls(Sessions, Submissions):
     ) -> Steps[SessionView]:
         """Start a new session that runs another one's document from the start, with changes."""
         return self._copy(
-            session, "rerun", idempotency_key, env,
+            sessions.RERUN, session, idempotency_key, env,
             task=task, agent=agent, inputs=_plain(inputs), label=label,
             checkers=None if checkers is None else [_checker(one) for one in checkers],
         )  # fmt: skip
 
     def _control(
-        self, session: str, verb: str, seen: SessionView | None, **body: Any
+        self,
+        operation: Operation[Any],
+        session: str,
+        seen: SessionView | None,
+        **body: Any,
     ) -> Steps[SessionView]:
-        call = post(session_path(session, verb), given(**body), if_match(seen))
-        return self._steer(session, call, lambda view: view.status in _LEADS_TO[verb])
+        call = request(operation, session, body=given(**body), headers=if_match(seen))
+        return self._steer(session, call, lambda view: view.status in _LEADS_TO[operation.name])
 
     def _steer(
         self, session: str, call: Call, is_done: Callable[[SessionView], bool]
@@ -241,18 +246,16 @@ class Controls(Sessions, Submissions):
 
     def _copy(
         self,
+        operation: Operation[Any],
         session: str,
-        verb: str,
         key: str | None,
         env: Mapping[str, str] | None,
         **body: JsonValue,
     ) -> Steps[SessionView]:
         more = yield from self._with_environment({}, env)
         content = strictly_dumped(given(**body, **more))
-        path = session_path(session, verb)
-        return parsed(
-            SessionView, (yield Call("POST", path, headers=idempotent(key), content=content))
-        )
+        call = request(operation, session, headers=idempotent(key), content=content)
+        return parsed(SessionView, (yield call))
 
 
 def _read_deleted(answer: Answer) -> SessionView | None:

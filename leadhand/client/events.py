@@ -11,8 +11,9 @@ from httpx2 import EventSource, ServerSentEvent
 from pydantic import ValidationError
 
 from leadhand.client.calls import Call, Outage, Patience, Reach
-from leadhand.client.paths import session_path
+from leadhand.client.paths import path_of
 from leadhand.client.transport import AsyncTransport, Transport
+from leadhand.contract import sessions
 from leadhand.errors import AnswerUnreadable, ApiAway, Unavailable
 from leadhand.models.views import Event, OutputPart, SessionView, View
 
@@ -35,7 +36,7 @@ class Trail:
         self, reach: Reach, session: str, after: str | None, *, output: bool = False
     ) -> None:
         self._reach = reach
-        self._path = session_path(session, "events")
+        self._path = path_of(sessions.EVENTS, session)
         self._output = output
         #: The last part seen of each attempt: a new connection repeats all that is kept.
         self._seen: dict[tuple[str, int], int] = {}

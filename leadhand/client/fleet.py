@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any
-from urllib.parse import quote
 
-from leadhand.client.calls import Answer, Call
+from leadhand.client.calls import Answer
 from leadhand.client.operation import Ask, Op, Operations, Steps
-from leadhand.client.requests import (
-    dumped,
-    get,
-    given,
-    idempotent,
-    items,
-    post,
-    reads,
-    succeeds,
-)
+from leadhand.client.requests import given, idempotent, items, reads, request, succeeds
+from leadhand.contract import fleet, messages, tokens
 from leadhand.errors import TokenUnknown, local_error
 from leadhand.models.documents import Webhook
 from leadhand.models.etags import limit_etag
@@ -43,12 +33,10 @@ from leadhand.models.views import (
     WorkerView,
 )
 
-LIMITS, TOKENS = "/v1/limits", "/v1/tokens"
 #: The prefixes of the keys of limits: a named agent, a model, a queue, or a user's own key.
 KINDS = ("agent", "model", "queue", "key")
 #: The most findings of an audit that are kept; more are only counted.
 SHOWN = 1000
-_TOKEN_ID = re.compile(r"[0-9a-f]{12}")
 
 
 class Fleet(Operations):
@@ -57,32 +45,32 @@ class Fleet(Operations):
     @Op
     def ping(self) -> Ask[None]:
         """Check that the API and its Redis respond, with retries. Raises ApiAway or Unavailable."""
-        return succeeds(get("/readyz"))
+        return succeeds(request(fleet.READY))
 
     @Op
     def workers(self) -> Ask[list[WorkerView]]:
         """List the live workers with their running steps."""
-        return items(Page[WorkerView], get("/v1/workers"))
+        return items(Page[WorkerView], request(fleet.WORKERS))
 
     @Op
     def agents(self) -> Ask[list[AgentView]]:
         """List the agents that workers offer, with the worker hosts (places) where each can run."""
-        return items(Page[AgentView], get("/v1/agents"))
+        return items(Page[AgentView], request(fleet.AGENTS))
 
     @Op
     def tools(self) -> Ask[list[ToolView]]:
         """List the tools that workers offer, with the worker hosts (places) where each can run."""
-        return items(Page[ToolView], get("/v1/tools"))
+        return items(Page[ToolView], request(fleet.TOOLS))
 
     @Op
     def queues(self) -> Ask[list[QueueView]]:
         """List the task queues with counts of messages, ready and running steps, and workers."""
-        return items(Page[QueueView], get("/v1/queues"))
+        return items(Page[QueueView], request(fleet.QUEUES))
 
     @Op
     def fleet(self) -> Ask[FleetView]:
         """Get an overview of the fleet: sessions, queues, workers and overdue work."""
-        return reads(FleetView, get("/v1/fleet"))
+        return reads(FleetView, request(fleet.OVERVIEW))
 
     @Op
     def statistics(
@@ -92,8 +80,9 @@ class Fleet(Operations):
 
         Raises RequestInvalid for more than 400 days.
         """
-        days = {name: day.isoformat() for name, day in given(first=first, last=last).items()}
-        return reads(StatisticsView, get("/v1/statistics", **days))
+        days: dict[str, Any] = given(first=first, last=last)
+        call = request(fleet.STATISTICS, **{name: day.isoformat() for name, day in days.items()})
+        return reads(StatisticsView, call)
 
     @Op
     def fsck(self, *, repair: bool = False) -> Steps[FsckView]:
@@ -104,14 +93,14 @@ class Fleet(Operations):
         found: FsckView | None = None
         while found is None or found.next is not None:
             body = {"repair": repair, **given(cursor=found and found.next)}
-            page = yield from reads(FsckView, post("/v1/fsck", body))
+            page = yield from reads(FsckView, request(fleet.FSCK, body=body))
             found = combine_audits(found, page)
         return found
 
     @Op
     def store(self) -> Ask[StoreView]:
         """Get the id of the store in Redis, the id that the API remembers, and if they match."""
-        return reads(StoreView, get("/v1/store"))
+        return reads(StoreView, request(fleet.STORE))
 
     @Op
     def accept_store(self, *, new: bool = False, replaces: str | None = None) -> Ask[StoreView]:
@@ -121,17 +110,18 @@ class Fleet(Operations):
         an empty one.
         `replaces` is the id that a worker remembers, where that is yet another one.
         """
-        return reads(StoreView, post("/v1/store/accept", {"new": new, **given(replaces=replaces)}))
+        body = {"new": new, **given(replaces=replaces)}
+        return reads(StoreView, request(fleet.ACCEPT_STORE, body=body))
 
     @Op
     def limits(self) -> Ask[list[Limit]]:
         """List all limits on concurrent attempts or attempts per minute, sorted by their keys."""
-        return items(Page[Limit], get(LIMITS))
+        return items(Page[Limit], request(fleet.LIMITS))
 
     @Op
     def limit(self, key: str) -> Ask[Limit]:
         """Get the attempt limit of a key such as `model:NAME`. Raises LimitUnknown without one."""
-        return reads(Limit, get(limit_path(key)))
+        return reads(Limit, request(fleet.LIMIT, *key_of_limit(key)))
 
     @Op
     def set_limit(
@@ -146,19 +136,19 @@ class Fleet(Operations):
 
         With `seen`, this and `remove_limit` raise LimitChanged if the limit has changed.
         """
-        content = dumped(given(concurrency=concurrency, per_minute=per_minute))
-        call = Call("PUT", limit_path(key), headers=_if_match(seen), content=content)
-        return reads(Limit, call)
+        body = given(concurrency=concurrency, per_minute=per_minute)
+        path = key_of_limit(key)
+        return reads(Limit, request(fleet.SET_LIMIT, *path, body=body, headers=_if_match(seen)))
 
     @Op
     def remove_limit(self, key: str, *, seen: Limit | None = None) -> Ask[None]:
         """Remove the limit of a key; with `seen`, raises LimitChanged if it has changed since."""
-        return succeeds(Call("DELETE", limit_path(key), headers=_if_match(seen)))
+        return succeeds(request(fleet.REMOVE_LIMIT, *key_of_limit(key), headers=_if_match(seen)))
 
     @Op
     def tokens(self) -> Ask[list[TokenView]]:
         """List all API tokens, newest first, without their secret texts or the API's own token."""
-        return items(Page[TokenView], get(TOKENS))
+        return items(Page[TokenView], request(tokens.LIST))
 
     @Op
     def create_token(
@@ -179,31 +169,33 @@ class Fleet(Operations):
         allowed = None if quotas is None else quotas.model_dump(exclude_none=True)
         more = given(expires_s=expires_s, quotas=allowed, webhook=webhook)
         body = {"name": name, "scopes": list(scopes), **more}
-        return reads(NewToken, post(TOKENS, body, idempotent(idempotency_key)))
+        return reads(
+            NewToken, request(tokens.CREATE, body=body, headers=idempotent(idempotency_key))
+        )
 
     @Op
     def revoke_token(self, token: str) -> Ask[None]:
         """Revoke an API token by its id. Raises TokenUnknown if there is no such token."""
-        return Ask(Call("DELETE", token_path(token)), _read_revoked)
+        return Ask(request(tokens.REVOKE, token), _read_revoked)
 
     @Op
     def attention(
         self, *, limit: int | None = None, cursor: str | None = None
     ) -> Ask[Page[AttentionView]]:
         """List a page of the sessions that need a person, with the reasons; the latest first."""
-        return reads(Page[AttentionView], get("/v1/attention", limit=limit, cursor=cursor))
+        return reads(Page[AttentionView], request(messages.ATTENTION, limit=limit, cursor=cursor))
 
     @Op
     def changes(
         self, *, after: str | None = None, limit: int | None = None
     ) -> Ask[Page[ChangeView]]:
         """List a page of the changes of all sessions after an id, oldest first; 5,000 are kept."""
-        return reads(Page[ChangeView], get("/v1/events", after=after, limit=limit))
+        return reads(Page[ChangeView], request(messages.CHANGES, after=after, limit=limit))
 
     @Op
     def sign_in_link(self) -> Ask[SignInLink]:
         """Create a link that signs in to the dashboard once, within a minute."""
-        return reads(SignInLink, post("/v1/sign-in-links"))
+        return reads(SignInLink, request(tokens.SIGN_IN_LINK))
 
 
 def combine_audits(so_far: FsckView | None, page: FsckView) -> FsckView:
@@ -224,11 +216,11 @@ def _if_match(seen: Limit | None) -> dict[str, str]:
     return {} if seen is None else {"If-Match": limit_etag(seen.concurrency, seen.per_minute)}
 
 
-def limit_path(key: str) -> str:
-    """Returns the API path of the limit of a key (`model:NAME`). Raises RequestInvalid.
+def key_of_limit(key: str) -> tuple[str, str]:
+    """Returns the kind and the name in the key of a limit. Raises RequestInvalid.
 
-    >>> limit_path("model:org/one")
-    '/v1/limits/model/org%2Fone'
+    >>> key_of_limit("model:org/one")
+    ('model', 'org/one')
     """
     kind, _, name = key.partition(":")
     if kind not in KINDS or not name:
@@ -238,18 +230,7 @@ def limit_path(key: str) -> str:
             hint="use agent:NAME, model:NAME, queue:NAME or key:NAME",
             field="key",
         )
-    return f"{LIMITS}/{kind}/{quote(name, safe='')}"
-
-
-def token_path(token: str) -> str:
-    """Returns the API path of a token. Raises TokenUnknown for an invalid id."""
-    if not _TOKEN_ID.fullmatch(token):
-        raise local_error(
-            Kind.TOKEN_UNKNOWN,
-            f"{token[:40]!r} is not a token id",
-            hint="an id is 12 hexadecimal digits; `leadhand token list` lists the tokens",
-        )
-    return f"{TOKENS}/{token}"
+    return kind, name
 
 
 def _read_revoked(answer: Answer) -> None:

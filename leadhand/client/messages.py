@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from leadhand.client.operation import Ask, Op, Operations
-from leadhand.client.paths import session_path
-from leadhand.client.requests import get, given, idempotent, items, post, reads
+from leadhand.client.requests import given, idempotent, items, reads, request
+from leadhand.contract import messages
 from leadhand.models.views import InboxMessage, Page, QuestionView, SessionView
 
 
@@ -29,7 +29,7 @@ class Messages(Operations):
         Raises AnswerUnwanted, or RequestInvalid for an answer that does not fit the question.
         """
         body = given(text=text, address=address, choice=choice, fields=fields)
-        return reads(SessionView, post(session_path(session, "answers"), body))
+        return reads(SessionView, request(messages.ANSWER, session, body=body))
 
     @Op
     def questions(
@@ -39,7 +39,7 @@ class Messages(Operations):
 
         A page may have fewer than `limit`; there are more while it has a `next`.
         """
-        call = get("/v1/questions", session=session, limit=limit, cursor=cursor)
+        call = request(messages.QUESTIONS, session=session, limit=limit, cursor=cursor)
         return reads(Page[QuestionView], call)
 
     @Op
@@ -55,8 +55,9 @@ class Messages(Operations):
 
         With `unread` only those that neither a turn nor another reader has acknowledged.
         """
-        path, only = session_path(session, "inbox"), "true" if unread else None
-        return reads(Page[InboxMessage], get(path, unread=only, limit=limit, cursor=cursor))
+        only = "true" if unread else None
+        call = request(messages.INBOX, session, unread=only, limit=limit, cursor=cursor)
+        return reads(Page[InboxMessage], call)
 
     @Op
     def take_messages(
@@ -66,8 +67,8 @@ class Messages(Operations):
 
         At most 100 messages, of 64 KiB together; there may be more unless the list is empty.
         """
-        path = session_path(session, "inbox/read")
-        return items(Page[InboxMessage], post(path, {}, idempotent(idempotency_key)))
+        headers = idempotent(idempotency_key)
+        return items(Page[InboxMessage], request(messages.TAKE_MESSAGES, session, headers=headers))
 
     @Op
     def notify_parent(
@@ -84,7 +85,8 @@ class Messages(Operations):
         It does not end the session. Raises MessageRefused without a parent that can read it.
         """
         body = given(status=status, message=message, pr_number=pr_number)
-        call = post(session_path(session, "inbox"), body, idempotent(idempotency_key))
+        headers = idempotent(idempotency_key)
+        call = request(messages.NOTIFY_PARENT, session, body=body, headers=headers)
         return reads(InboxMessage, call)
 
     @Op
@@ -92,5 +94,6 @@ class Messages(Operations):
         self, session: str, text: str, *, idempotency_key: str | None = None
     ) -> Ask[InboxMessage]:
         """Send a hint text to a session; its next agent turn reads it. Raises MessageRefused."""
-        call = post(session_path(session, "hints"), {"text": text}, idempotent(idempotency_key))
+        headers = idempotent(idempotency_key)
+        call = request(messages.HINT, session, body={"text": text}, headers=headers)
         return reads(InboxMessage, call)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
-from urllib.parse import quote
 
 from pydantic import ValidationError
 
 from leadhand.client.calls import Answer, Call
 from leadhand.client.operation import Ask, Op, Steps
-from leadhand.client.paths import session_path
-from leadhand.client.requests import dumped, get, idempotent, items, parsed, post, reads
+from leadhand.client.requests import idempotent, items, parsed, reads, request
 from leadhand.client.submit import Submissions
+from leadhand.contract import folders, plans
 from leadhand.errors import AnswerUnwanted, PlanChanged, PlanRefused, local_error
 from leadhand.models.etags import plan_etag
 from leadhand.models.plans import (
@@ -51,19 +50,17 @@ class Plans(Submissions):
     @Op
     def plan(self, session: str) -> Ask[PlanView]:
         """Get a session's plan with its tasks, state and proposals. Raises NoPlan without one."""
-        return reads(PlanView, get(session_path(session, "plan")))
+        return reads(PlanView, request(plans.SHOW, session))
 
     @Op
     def plan_tasks(self, session: str) -> Ask[list[TaskView]]:
         """List the tasks of a session's plan, in the order of the plan."""
-        return items(Page[TaskView], get(session_path(session, "plan/tasks")))
+        return items(Page[TaskView], request(plans.TASKS, session))
 
     @Op
     def plan_task(self, session: str, task: str) -> Ask[TaskView]:
         """Get one task of a session's plan by its id. Raises TaskUnknown."""
-        if not task:
-            raise local_error(Kind.TASK_UNKNOWN, "the id of the task is empty", hint="give its id")
-        return reads(TaskView, get(session_path(session, f"plan/tasks/{quote(task, safe='')}")))
+        return reads(TaskView, request(plans.TASK, session, task))
 
     @Op
     def edit_plan(
@@ -80,9 +77,8 @@ class Plans(Submissions):
             edit = PlanEdit.model_validate({"operations": tuple(operations)})
         except ValidationError as error:
             raise local_error(Kind.INVALID, first_error(error)) from None
-        content = dumped({"operations": [fields_of(one) for one in edit.operations]})
-        path = session_path(session, "plan")
-        call = Call("PATCH", path, headers=_if_match(seen), content=content)
+        body = {"operations": [fields_of(one) for one in edit.operations]}
+        call = request(plans.EDIT, session, headers=_if_match(seen), body=body)
         return self._change(session, call, lambda plan: shows(plan, edit))
 
     @Op
@@ -92,36 +88,29 @@ class Plans(Submissions):
         `seen` is the plan or the version that you read; PlanChanged is raised if it has changed
         since, and has the plan as it is now.
         """
-        call = post(session_path(session, "plan/approve"), headers=_if_match(seen))
+        call = request(plans.APPROVE, session, headers=_if_match(seen))
         return self._change(session, call, lambda plan: plan.state in ("executing", "ended"))
 
     @Op
     def change_plan(self, session: str, text: str) -> Steps[PlanView]:
         """Ask the plan's team lead (an agent) for another draft. Raises AnswerUnwanted."""
-        call = post(session_path(session, "plan/changes"), {"text": text})
+        call = request(plans.CHANGE, session, body={"text": text})
         return self._change(session, call, lambda plan: plan.state == "planning")
 
     @Op
     def decide_proposal(self, session: str, proposal: str, *, accept: bool) -> Steps[PlanView]:
         """Accept or refuse a task or edit that was proposed for a plan. Raises PlanRefused."""
-        if not proposal:
-            raise local_error(
-                Kind.PLAN_REFUSED,
-                "the id of the proposal is empty",
-                hint=f"`leadhand plan proposals {session}` lists them",
-            )
-        path = session_path(session, f"plan/proposals/{quote(proposal, safe='')}")
         wanted = (proposal, "accepted" if accept else "refused")
         return self._change(
             session,
-            post(path, {"accept": accept}),
+            request(plans.DECIDE, session, proposal, body={"accept": accept}),
             lambda plan: any((one.id, one.status) == wanted for one in plan.proposals),
         )
 
     @Op
     def own_task(self, session: str) -> Ask[TaskView]:
         """Get the task of its parent's plan that a child session carries out. Raises NoPlan."""
-        return reads(TaskView, get(session_path(session, "task")))
+        return reads(TaskView, request(plans.OWN_TASK, session))
 
     @Op
     def report(
@@ -144,7 +133,7 @@ class Plans(Submissions):
         except ValidationError as error:
             raise local_error(Kind.INVALID, first_error(error)) from None
         body = found.model_dump(mode="json", exclude_unset=True)
-        return reads(ReportView, post(session_path(session, "reports"), body, idempotent()))
+        return reads(ReportView, request(plans.REPORT, session, body=body, headers=idempotent()))
 
     @Op
     def worktrees(self, session: str) -> Ask[list[WorktreeView]]:
@@ -152,7 +141,7 @@ class Plans(Submissions):
 
         Raises NoPlan for a session that has neither.
         """
-        return items(Page[WorktreeView], get(session_path(session, "worktrees")))
+        return items(Page[WorktreeView], request(folders.OF_SESSION, session))
 
     @Op
     def all_worktrees(self) -> Steps[list[WorktreeView]]:
@@ -160,7 +149,7 @@ class Plans(Submissions):
         found: list[WorktreeView] = []
         cursor: str | None = None
         while True:
-            page = yield from reads(Page[WorktreeView], get("/v1/worktrees", cursor=cursor))
+            page = yield from reads(Page[WorktreeView], request(folders.LIST, cursor=cursor))
             found += page.items
             cursor = page.next
             if cursor is None:
@@ -173,7 +162,7 @@ class Plans(Submissions):
         Wait for each session's end: its result text is a `FolderFindings` as JSON. With `repair`
         what can be repaired is; what holds work that is nowhere else stays. Needs the scope admin.
         """
-        return reads(FolderAuditView, post("/v1/worktrees/audit", {"repair": repair}))
+        return reads(FolderAuditView, request(folders.AUDIT, body={"repair": repair}))
 
     @Op
     def clean_worktrees(
@@ -188,12 +177,12 @@ class Plans(Submissions):
         `worktrees` for what became of each. Raises PlanRefused.
         """
         body = {"tasks": list(tasks), "force": force}
-        return reads(CleaningView, post(session_path(session, "worktrees/clean"), body))
+        return reads(CleaningView, request(folders.CLEAN, session, body=body))
 
     @Op
     def merges(self, session: str) -> Ask[list[MergeView]]:
         """List the merges of a plan's accepted tasks, in the order of the plan. Raises NoPlan."""
-        return items(Page[MergeView], get(session_path(session, "merges")))
+        return items(Page[MergeView], request(folders.MERGES, session))
 
     @Op
     def apply_plan(self, session: str, *, branch: str | None = None) -> Ask[HomeView]:
@@ -202,7 +191,7 @@ class Plans(Submissions):
         By default it is the branch that is checked out in the plan's folder. Wait for the session's
         end: it fails with the reason if the branch must be left alone. Raises PlanRefused.
         """
-        return reads(HomeView, post(session_path(session, "plan/apply"), {"branch": branch}))
+        return reads(HomeView, request(folders.APPLY_PLAN, session, body={"branch": branch}))
 
     @Op
     def diff_plan(
@@ -213,7 +202,7 @@ class Plans(Submissions):
         With `unmerged` it has what is not merged yet. Raises PlanRefused.
         """
         body = {"task": task, "unmerged": unmerged}
-        return reads(HomeView, post(session_path(session, "plan/diff"), body))
+        return reads(HomeView, request(folders.DIFF_PLAN, session, body=body))
 
     @Op
     def apply(
@@ -233,7 +222,7 @@ class Plans(Submissions):
         Raises ControlRefused.
         """
         body = yield from self._with_environment({"force": force, "recheck": recheck}, env)
-        return (yield from reads(ApplyingView, post(session_path(session, "apply"), body)))
+        return (yield from reads(ApplyingView, request(folders.APPLY, session, body=body)))
 
     def _change(
         self, session: str, call: Call, is_done: Callable[[PlanView], bool]

@@ -12,6 +12,8 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from leadhand.client.calls import Answer, Call, Param
 from leadhand.client.operation import Ask
+from leadhand.client.paths import path_of
+from leadhand.contract.operation import Operation
 from leadhand.errors import AnswerUnreadable
 from leadhand.models.etags import etag
 from leadhand.models.views import Page, SessionView
@@ -21,14 +23,24 @@ M = TypeVar("M", bound=BaseModel)
 _JSON: TypeAdapter[Any] = TypeAdapter(Any)
 
 
-def get(path: str, **params: Param | None) -> Call:
-    """Builds a GET request with the query parameters that are not None."""
-    return Call("GET", path, params=given(**params))
+def request(
+    operation: Operation[Any],
+    *path: str,
+    body: Any = None,
+    content: bytes | None = None,
+    headers: Mapping[str, str] | None = None,
+    waits_s: float = 0.0,
+    **params: Param | None,
+) -> Call:
+    """Builds the request of an operation: with the values of its path, in order, and of its query.
 
-
-def post(path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> Call:
-    """Builds a POST request with a body of JSON, by default an empty object."""
-    return Call("POST", path, headers=headers or {}, content=dumped({} if body is None else body))
+    Parameters of the query that are None are left out. The body becomes JSON, by default an empty
+    object where the operation has one; `content` is one that is JSON already.
+    """
+    if content is None and operation.body is not None:
+        content = dumped({} if body is None else body)
+    where = path_of(operation, *path)
+    return Call(operation.method, where, given(**params), headers or {}, content, waits_s)
 
 
 def given(**fields: T | None) -> dict[str, T]:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel
 
 from leadhand.client.driving import Pause
 from leadhand.client.operation import Ask, Op, Operations, Steps
-from leadhand.client.paths import session_path
-from leadhand.client.requests import get, items, reads, reads_text
+from leadhand.client.requests import items, reads, reads_text, request
 from leadhand.client.waiting import next_look_s
+from leadhand.contract import sessions
 from leadhand.errors import LeadhandError, SessionStillRuns
 from leadhand.models.views import (
     DiffsPage,
@@ -31,8 +31,6 @@ from leadhand.models.views import (
     TreeView,
 )
 
-SESSIONS = "/v1/sessions"
-
 
 class SessionsWanted(BaseModel):
     """A filter of sessions; absent fields match all. Times are RFC 3339."""
@@ -48,9 +46,9 @@ class SessionsWanted(BaseModel):
     created_after: str | None = None
     created_before: str | None = None
 
-    def given(self) -> dict[str, str | list[str]]:
+    def given(self) -> dict[str, Any]:
         """Return the filters that are set, with the statuses as a list."""
-        found: dict[str, str | list[str]] = self.model_dump(exclude_none=True)
+        found: dict[str, Any] = self.model_dump(exclude_none=True)
         if self.status is not None:
             found["status"] = [self.status] if isinstance(self.status, str) else [*self.status]
         return found
@@ -62,7 +60,7 @@ class Sessions(Operations):
     @Op
     def session(self, session: str) -> Ask[SessionView]:
         """Get the current view of a session by its id. Raises SessionUnknown."""
-        return reads(SessionView, get(session_path(session)))
+        return reads(SessionView, request(sessions.SHOW, session))
 
     @Op
     def sessions(
@@ -89,57 +87,58 @@ class Sessions(Operations):
             status=status, kind=kind, name=name, label=label, folder=folder, reason=reason,
             parent=parent, archived=archived, created_after=created_after,
             created_before=created_before)  # fmt: skip
-        return reads(Page[SessionView], get(SESSIONS, **wanted.given(), limit=limit, cursor=cursor))
+        call = request(sessions.LIST, **wanted.given(), limit=limit, cursor=cursor)
+        return reads(Page[SessionView], call)
 
     @Op
     def result(self, session: str) -> Ask[ResultView]:
         """Get the result of a session. Raises SessionStillRuns until it has ended."""
-        return reads(ResultView, get(session_path(session, "result")))
+        return reads(ResultView, request(sessions.RESULT, session))
 
     @Op
     def steps(
         self, session: str, *, limit: int | None = None, cursor: str | None = None
     ) -> Ask[StepsPage]:
         """List a page of a session's steps, sorted by address, with the runs of its loops."""
-        return reads(StepsPage, get(session_path(session, "steps"), limit=limit, cursor=cursor))
+        return reads(StepsPage, request(sessions.STEPS, session, limit=limit, cursor=cursor))
 
     @Op
     def ledger(
         self, session: str, *, limit: int | None = None, cursor: str | None = None
     ) -> Ask[Page[LedgerEntry]]:
         """List a page of a session's loop iterations, in the order in which they ended."""
-        path = session_path(session, "ledger")
-        return reads(Page[LedgerEntry], get(path, limit=limit, cursor=cursor))
+        call = request(sessions.LEDGER, session, limit=limit, cursor=cursor)
+        return reads(Page[LedgerEntry], call)
 
     @Op
     def transcript(
         self, session: str, *, limit: int | None = None, cursor: str | None = None
     ) -> Ask[Page[TranscriptEntry]]:
         """List a page of the messages to and from agents and people in a session, in order."""
-        path = session_path(session, "transcript")
-        return reads(Page[TranscriptEntry], get(path, limit=limit, cursor=cursor))
+        call = request(sessions.TRANSCRIPT, session, limit=limit, cursor=cursor)
+        return reads(Page[TranscriptEntry], call)
 
     @Op
     def transcript_text(self, session: str) -> Ask[str]:
         """Return the whole transcript of a session's agents and people as Markdown text."""
-        return reads_text(get(session_path(session, "transcript"), format="markdown"))
+        return reads_text(request(sessions.TRANSCRIPT, session, format="markdown"))
 
     @Op
     def event_page(
         self, session: str, *, after: str | None = None, limit: int | None = None
     ) -> Ask[Page[Event]]:
         """List a page of a session's events so far; its `next` is the `after` of the next page."""
-        return reads(Page[Event], get(session_path(session, "events"), after=after, limit=limit))
+        return reads(Page[Event], request(sessions.EVENTS, session, after=after, limit=limit))
 
     @Op
     def export(self, session: str) -> Ask[ExportView]:
         """Get all stored data of a session in one object: steps, ledger, events and more."""
-        return reads(ExportView, get(session_path(session, "export")))
+        return reads(ExportView, request(sessions.EXPORT, session))
 
     @Op
     def export_text(self, session: str, part: Literal["all", "ledger"] = "all") -> Ask[str]:
         """Return all data of a session as JSON text, or only its iterations as JSON Lines."""
-        return reads_text(get(session_path(session, "export"), part=part))
+        return reads_text(request(sessions.EXPORT, session, part=part))
 
     @Op
     def diffs(
@@ -151,37 +150,37 @@ class Sessions(Operations):
         cursor: str | None = None,
     ) -> Ask[DiffsPage]:
         """Get a page of the diffs of a session's file changes, or the reason why there are none."""
-        path = session_path(session, "diffs")
-        return reads(DiffsPage, get(path, iteration=iteration, limit=limit, cursor=cursor))
+        call = request(sessions.DIFFS, session, iteration=iteration, limit=limit, cursor=cursor)
+        return reads(DiffsPage, call)
 
     @Op
     def output(
         self, session: str, *, step: str | None = None, limit: int | None = None
     ) -> Ask[list[OutputView]]:
         """Get recent output of a session's latest attempts, of one step or all, newest first."""
-        return items(Page[OutputView], get(session_path(session, "output"), step=step, limit=limit))
+        return items(Page[OutputView], request(sessions.OUTPUT, session, step=step, limit=limit))
 
     @Op
     def receipt(self, session: str) -> Ask[ReceiptView]:
         """Get the attempts that the last stop, exit or abort interrupted, and how each ended."""
-        return reads(ReceiptView, get(session_path(session, "receipt")))
+        return reads(ReceiptView, request(sessions.RECEIPT, session))
 
     @Op
     def explain(self, session: str) -> Ask[ExplainView]:
         """Explain why a session waits or why it ended, and what to do next."""
-        return reads(ExplainView, get(session_path(session, "explain")))
+        return reads(ExplainView, request(sessions.EXPLAIN, session))
 
     @Op
     def tree(self, session: str, *, limit: int | None = None) -> Ask[TreeView]:
         """List a session and all sessions below it, at most `limit`; and why the session ended."""
-        return reads(TreeView, get(session_path(session, "tree"), limit=limit))
+        return reads(TreeView, request(sessions.TREE, session, limit=limit))
 
     @Op
     def drawing(
         self, session: str, *, form: Literal["svg", "text"] = "svg", width: int = 120
     ) -> Ask[str]:
         """Return a drawing of a session: an SVG document, or text with lines of at most `width`."""
-        return reads_text(get(session_path(session, "drawing"), format=form, width=width))
+        return reads_text(request(sessions.DRAWING, session, format=form, width=width))
 
     @Op
     def wait(self, session: str, timeout: float | None = None) -> Steps[ResultView]:

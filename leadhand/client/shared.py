@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-import re
 import time
 import uuid
 from typing import Any
-from urllib.parse import quote
 
-from leadhand.client.calls import Call
 from leadhand.client.driving import Pause
 from leadhand.client.operation import Ask, Op, Operations, Steps
-from leadhand.client.paths import session_path
+from leadhand.client.paths import invalid_form
 from leadhand.client.requests import (
-    dumped,
-    get,
     given,
     idempotent,
     items,
-    post,
     reads,
+    request,
     strictly_dumped,
     succeeds,
 )
-from leadhand.errors import local_error
-from leadhand.models.patterns import SHARED_NAME, form_of
-from leadhand.models.problems import Kind
+from leadhand.contract import shared
+from leadhand.models.patterns import SHARED_NAME
 from leadhand.models.views import LockGrant, LockRelease, LockView, Page, ValueHead, ValueView
 
 #: Seconds between two calls of one that waits for a lock: at first, and at most. The API keeps its
@@ -39,7 +33,7 @@ class Shared(Operations):
     @Op
     def locks(self, session: str) -> Ask[list[LockView]]:
         """List the named locks of a session's tree that are held or waited for."""
-        return items(Page[LockView], get(session_path(session, "locks")))
+        return items(Page[LockView], request(shared.LOCKS, session))
 
     @Op
     def acquire_lock(
@@ -53,12 +47,14 @@ class Shared(Operations):
         client is called with who has it.
         """
         since = time.monotonic()
-        path, pause_s = session_path(session, "locks"), FIRST_WAIT_S
-        body = {"name": _checked(name, "name"), "holder": uuid.uuid4().hex, "ttl_s": ttl_s}
+        pause_s = FIRST_WAIT_S
+        body = {"name": _checked(name), "holder": uuid.uuid4().hex, "ttl_s": ttl_s}
         end = None if wait_s is None else since + wait_s
         while True:
             queue = end is None or time.monotonic() < end
-            grant = yield from reads(LockGrant, post(path, {**body, "queue": queue}))
+            grant = yield from reads(
+                LockGrant, request(shared.ACQUIRE_LOCK, session, body={**body, "queue": queue})
+            )
             if grant.state == "held":
                 return grant
             if time.monotonic() - since >= self.troubles.patience_s:
@@ -71,14 +67,12 @@ class Shared(Operations):
     def renew_lock(self, session: str, grant: LockGrant, *, ttl_s: float = 60.0) -> Ask[LockGrant]:
         """Extend a held lock to `ttl_s` seconds from now. Raises LockLost if its time is over."""
         body = {"holder": grant.holder, "fence": grant.fence or 0, "ttl_s": ttl_s}
-        path = _path(session, "locks", grant.name, "name")
-        return reads(LockGrant, Call("PUT", path, content=dumped(body)))
+        return reads(LockGrant, request(shared.RENEW_LOCK, session, grant.name, body=body))
 
     @Op
     def release_lock(self, session: str, grant: LockGrant) -> Steps[bool]:
         """Release a lock. Returns False if it was no longer held."""
-        path = _path(session, "locks", grant.name, "name")
-        call = Call("DELETE", path, params={"holder": grant.holder})
+        call = request(shared.RELEASE_LOCK, session, grant.name, holder=grant.holder)
         return (yield from reads(LockRelease, call)).released
 
     @Op
@@ -91,13 +85,13 @@ class Shared(Operations):
         cursor: str | None = None,
     ) -> Ask[Page[ValueHead]]:
         """List a page of the keys (not the values) that a session's tree shares, sorted by name."""
-        path = session_path(session, "kv")
-        return reads(Page[ValueHead], get(path, prefix=prefix or None, limit=limit, cursor=cursor))
+        call = request(shared.VALUES, session, prefix=prefix or None, limit=limit, cursor=cursor)
+        return reads(Page[ValueHead], call)
 
     @Op
     def value(self, session: str, key: str) -> Ask[ValueView]:
         """Read a value that a session's tree shares, by its key. Raises ValueUnknown."""
-        return reads(ValueView, get(_path(session, "kv", key, "key")))
+        return reads(ValueView, request(shared.VALUE, session, key))
 
     @Op
     def set_value(
@@ -109,8 +103,8 @@ class Shared(Operations):
         it is now; 0: there is none. Raises ValueChanged, ValueRefused.
         """
         content = strictly_dumped({"value": value, **given(if_version=if_version)})
-        path = _path(session, "kv", key, "key")
-        return reads(ValueHead, Call("PUT", path, headers=idempotent(), content=content))
+        call = request(shared.SET_VALUE, session, key, headers=idempotent(), content=content)
+        return reads(ValueHead, call)
 
     @Op
     def delete_value(self, session: str, key: str, *, if_version: int | None = None) -> Ask[None]:
@@ -118,8 +112,9 @@ class Shared(Operations):
 
         With `if_version` only if that is its version. Raises ValueChanged, ValueRefused.
         """
-        path, params = _path(session, "kv", key, "key"), given(if_version=if_version)
-        return succeeds(Call("DELETE", path, params=params, headers=idempotent()))
+        return succeeds(
+            request(shared.DELETE_VALUE, session, key, headers=idempotent(), if_version=if_version)
+        )
 
 
 def _wait_for_lock(session: str, grant: LockGrant) -> tuple[tuple[str, ...], str]:
@@ -132,13 +127,8 @@ def _wait_for_lock(session: str, grant: LockGrant) -> tuple[tuple[str, ...], str
     return (session, grant.name, owner.session, owner.address or ""), text
 
 
-def _path(session: str, noun: str, name: str, field: str) -> str:
-    return f"{session_path(session, noun)}/{quote(_checked(name, field), safe='')}"
-
-
-def _checked(name: str, field: str) -> str:
-    """The name of a lock or a key. Raises RequestInvalid."""
-    if not re.fullmatch(SHARED_NAME, name):
-        hint = f"give {form_of(SHARED_NAME)}"
-        raise local_error(Kind.INVALID, f"{field} is {name[:80]!r}", hint=hint, field=field)
+def _checked(name: str) -> str:
+    """The name of a lock. Raises RequestInvalid."""
+    if (refusal := invalid_form("name", name, SHARED_NAME)) is not None:
+        raise refusal
     return name

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import quote
 
 from leadhand.client.calls import Call
 from leadhand.client.operation import Ask, Op, Operations
-from leadhand.client.requests import get, given, idempotent, reads, strictly_dumped
-from leadhand.errors import local_error
-from leadhand.models.patterns import NAME, form_of
-from leadhand.models.problems import Kind
+from leadhand.client.requests import given, idempotent, reads, request, strictly_dumped
+from leadhand.contract import stacks
+from leadhand.contract.operation import Operation
 from leadhand.models.stacks import (
     ACTIVE,
-    WORKFLOW_ID,
     OutputsView,
     StackChange,
     StackHead,
@@ -39,12 +35,12 @@ class Stacks(Operations):
         self, *, limit: int | None = None, cursor: str | None = None
     ) -> Ask[Page[StackHead]]:
         """List a page of the stacks of workflow sessions, the last changed first."""
-        return reads(Page[StackHead], get("/v1/stacks", limit=limit, cursor=cursor))
+        return reads(Page[StackHead], request(stacks.LIST, limit=limit, cursor=cursor))
 
     @Op
     def stack(self, stack: str) -> Ask[StackView]:
         """Get a stack by name with the workflow sessions on it; an unused name has an empty one."""
-        return reads(StackView, get(_path(stack)))
+        return reads(StackView, request(stacks.SHOW, stack))
 
     @Op
     def stack_workflows(
@@ -59,8 +55,8 @@ class Stacks(Operations):
         cursor: str | None = None,
     ) -> Ask[Page[WorkflowSession]]:
         """List a page of a stack's workflow sessions that match, newest first, ended ones too."""
-        call = get(
-            _path(stack, "workflows"), job_name=job_name, workflow_name=workflow_name,
+        call = request(
+            stacks.WORKFLOWS, stack, job_name=job_name, workflow_name=workflow_name,
             instance_id=instance_id, status=status, limit=limit, cursor=cursor,
         )  # fmt: skip
         return reads(Page[WorkflowSession], call)
@@ -71,12 +67,12 @@ class Stacks(Operations):
 
         Raises WorkflowUnknown.
         """
-        return reads(WorkflowSession, get(_workflow_path(stack, workflow)))
+        return reads(WorkflowSession, request(stacks.WORKFLOW, stack, workflow or ACTIVE))
 
     @Op
     def workflow_outputs(self, stack: str, workflow: str | None = None) -> Ask[OutputsView]:
         """Return the merged outputs of a workflow session's completed steps; later steps win."""
-        return reads(OutputsView, get(_workflow_path(stack, workflow, "outputs")))
+        return reads(OutputsView, request(stacks.OUTPUTS, stack, workflow or ACTIVE))
 
     @Op
     def start_workflow(
@@ -101,12 +97,12 @@ class Stacks(Operations):
             "first_step_id": first_step_id, "instance_id": instance_id, "folder": folder,
             "place": place,
         }  # fmt: skip
-        return reads(StackChange, _change(_path(stack, "workflows"), body, idempotency_key))
+        return reads(StackChange, _change(stacks.START, stack, body=body, key=idempotency_key))
 
     @Op
     def start_step(self, stack: str, step: str, *, workflow: str | None = None) -> Ask[StackChange]:
         """Record the start of a step of a workflow session, and make it the current step."""
-        return _changes(stack, workflow, "step-start", step_id=step)
+        return _changes(stacks.START_STEP, stack, workflow, step_id=step)
 
     @Op
     def complete_step(
@@ -120,33 +116,33 @@ class Stacks(Operations):
     ) -> Ask[StackChange]:
         """Record the end of a workflow session's step, with outputs (at most 64 KiB) and notes."""
         fields = {"step_id": step, "outputs": dict(outputs or {}), "notes": notes}
-        return _changes(stack, workflow, "step-complete", **fields)
+        return _changes(stacks.COMPLETE_STEP, stack, workflow, **fields)
 
     @Op
     def record_quality_attempt(
         self, stack: str, step: str, *, workflow: str | None = None
     ) -> Ask[StackChange]:
         """Add 1 to a step's count of quality attempts; returns the count and the stack."""
-        return _changes(stack, workflow, "quality-attempt", step_id=step)
+        return _changes(stacks.QUALITY_ATTEMPT, stack, workflow, step_id=step)
 
     @Op
     def advance_to_step(
         self, stack: str, step: str, entry_index: int, *, workflow: str | None = None
     ) -> Ask[StackChange]:
         """Make another step of a workflow session its current one: a later or an earlier one."""
-        return _changes(stack, workflow, "advance", step_id=step, entry_index=entry_index)
+        return _changes(stacks.ADVANCE, stack, workflow, step_id=step, entry_index=entry_index)
 
     @Op
     def complete_workflow(self, stack: str, *, workflow: str | None = None) -> Ask[StackChange]:
         """Mark a workflow session as completed and take it off its stack, from any position."""
-        return _changes(stack, workflow, "complete")
+        return _changes(stacks.COMPLETE, stack, workflow)
 
     @Op
     def abort_workflow(
         self, stack: str, reason: str, *, workflow: str | None = None
     ) -> Ask[StackChange]:
         """Mark a workflow session as aborted and take it off its stack, from any position."""
-        return _changes(stack, workflow, "abort", reason=reason)
+        return _changes(stacks.ABORT, stack, workflow, reason=reason)
 
     @Op
     def load_workflow(
@@ -163,13 +159,12 @@ class Stacks(Operations):
         with `force` it replaces the one on top.
         """
         stored = None if record is None else record.to_dict()
-        return _changes(stack, workflow, "load", record=stored, force=force)
+        return _changes(stacks.LOAD, stack, workflow, record=stored, force=force)
 
     @Op
     def delete_workflow(self, stack: str, workflow: str) -> Ask[StackChange]:
         """Delete a workflow session's record and take it off its stack. Raises WorkflowUnknown."""
-        call = Call("DELETE", _workflow_path(stack, workflow), headers=idempotent())
-        return reads(StackChange, call)
+        return reads(StackChange, request(stacks.DELETE, stack, workflow, headers=idempotent()))
 
     @Op
     def move_stack(
@@ -180,37 +175,17 @@ class Stacks(Operations):
         Raises StackRefused if there is none of the old name, or one of the new name.
         """
         body = {"to": to, "folder": folder, "place": place}
-        return reads(StackView, _change(_path(stack, "move"), body))
+        return reads(StackView, _change(stacks.MOVE, stack, body=body))
 
 
-def _changes(stack: str, workflow: str | None, verb: str, **body: Any) -> Ask[StackChange]:
-    return reads(StackChange, _change(_workflow_path(stack, workflow, verb), body))
+def _changes(
+    operation: Operation[Any], stack: str, workflow: str | None, **body: Any
+) -> Ask[StackChange]:
+    return reads(StackChange, _change(operation, stack, workflow or ACTIVE, body=body))
 
 
-def _change(path: str, body: Mapping[str, Any], key: str | None = None) -> Call:
+def _change(
+    operation: Operation[Any], *path: str, body: Mapping[str, Any], key: str | None = None
+) -> Call:
     content = strictly_dumped(given(**body))
-    return Call("POST", path, headers=idempotent(key), content=content)
-
-
-def _path(stack: str, *more: str) -> str:
-    """Returns the API path of a stack or a resource of it. Raises RequestInvalid for a bad name.
-
-    >>> _path("release.1", "workflows")
-    '/v1/stacks/release.1/workflows'
-    """
-    if not re.fullmatch(NAME, stack):
-        hint = f"give {form_of(NAME)}"
-        raise local_error(Kind.INVALID, f"stack is {stack[:80]!r}", hint=hint, field="stack")
-    return "/".join(("/v1/stacks", quote(stack, safe=""), *more))
-
-
-def _workflow_path(stack: str, workflow: str | None, *more: str) -> str:
-    """Returns the API path of a workflow session (None: the active one). Raises WorkflowUnknown.
-
-    >>> _workflow_path("s", None, "abort")
-    '/v1/stacks/s/workflows/active/abort'
-    """
-    if workflow is not None and not re.fullmatch(WORKFLOW_ID, workflow):
-        hint = "an id is 8 hexadecimal digits; `leadhand stack ls` lists them"
-        raise local_error(Kind.WORKFLOW_UNKNOWN, f"Session not found: {workflow[:80]}", hint=hint)
-    return _path(stack, "workflows", workflow or ACTIVE, *more)
+    return request(operation, *path, headers=idempotent(key), content=content)

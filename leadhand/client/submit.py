@@ -11,12 +11,13 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
-from leadhand.client.calls import Call, Param
+from leadhand.client.calls import Call
 from leadhand.client.fleet import Fleet
 from leadhand.client.operation import Ask, Op, Steps
-from leadhand.client.paths import flow_path
-from leadhand.client.requests import dumped, get, idempotent, items, parsed, post, reads
-from leadhand.client.sessions import SESSIONS
+from leadhand.client.requests import idempotent, items, parsed, reads, request
+from leadhand.contract import flows, sessions
+from leadhand.contract.operation import Operation
+from leadhand.contract.sessions import ParentEnd
 from leadhand.errors import BatchStopped, LeadhandError, Refused, local_error
 from leadhand.flows.documents import NO_WISHES, AnyDocument, FlowRun
 from leadhand.models.problems import Kind, Problem
@@ -27,10 +28,7 @@ from leadhand.models.views.batch import MOST, BatchItemView, BatchView
 Document = AnyDocument | Mapping[str, Any]
 #: Whether a refused document refuses all others of its request.
 Mode = Literal["all", "each"]
-#: What becomes of a child session once what started it has ended.
-ParentEnd = Literal["abort", "let-go-on"]
 
-FLOWS = "/v1/flows"
 #: The tokens of doers and checkers begin with this; a session that they start is a child.
 STEP_TOKEN = "lhc1."  # noqa: S105 - a prefix
 _ITEM = re.compile(r"^items\.(\d+)")
@@ -60,7 +58,7 @@ class Submissions(Fleet):
         VIRTUAL_ENV and the variables that agents' entries name, as they are in this process.
         """
         fields = yield from self._with_environment(fields_of(document), env)
-        return (yield from self._start(SESSIONS, fields, idempotency_key, on_parent_end))
+        return (yield from self._start(sessions.SUBMIT, (), fields, idempotency_key, on_parent_end))
 
     @Op
     def run_flow(
@@ -77,8 +75,7 @@ class Submissions(Fleet):
         Inside a doer or checker it is a child of the running session, as with `submit`.
         """
         fields = yield from self._with_environment(fields_of(run), env)
-        path = flow_path(name, "runs")
-        return (yield from self._start(path, fields, idempotency_key, on_parent_end))
+        return (yield from self._start(flows.RUN, (name,), fields, idempotency_key, on_parent_end))
 
     @Op
     def submit_many(
@@ -112,26 +109,30 @@ class Submissions(Fleet):
     @Op
     def flows(self) -> Ask[list[FlowView]]:
         """List the flows (stored workflow definitions); an invalid one is listed with its error."""
-        return items(Page[FlowView], get(FLOWS))
+        return items(Page[FlowView], request(flows.LIST))
 
     @Op
     def flow(self, name: str) -> Ask[FlowView]:
         """Get a flow of the catalog by its name, with its definition. Raises FlowUnknown."""
-        return reads(FlowView, get(flow_path(name)))
+        return reads(FlowView, request(flows.SHOW, name))
 
     @Op
     def check_flow(self, definition: Any) -> Ask[FlowCheckView]:
         """Validate a flow or graph, for the workers here, without storing it; list its errors."""
-        return reads(FlowCheckView, post(f"{FLOWS}/validate", definition))
+        return reads(FlowCheckView, request(flows.VALIDATE, body=definition))
 
     def _start(
-        self, path: str, fields: Mapping[str, Any], key: str | None, end: ParentEnd | None
+        self,
+        operation: Operation[Any],
+        path: tuple[str, ...],
+        fields: Mapping[str, Any],
+        key: str | None,
+        end: ParentEnd | None,
     ) -> Ask[SessionView]:
         # The same document of a step without a key is the same child.
         headers = {} if key is None and self._is_body else idempotent(key)
-        params: dict[str, Param] = {} if end is None else {"on_parent_end": end}
-        content = dumped(fields)
-        return reads(SessionView, Call("POST", path, params, headers, content))
+        call = request(operation, *path, body=fields, headers=headers, on_parent_end=end)
+        return reads(SessionView, call)
 
     @property
     def _is_body(self) -> bool:
@@ -227,4 +228,4 @@ def _batches(
     ]
     for start in range(0, len(items), MOST):
         body = {"items": items[start : start + MOST], "mode": mode}
-        yield Call("POST", f"{SESSIONS}/batch", content=json.dumps(body).encode())
+        yield request(sessions.BATCH, content=json.dumps(body).encode())

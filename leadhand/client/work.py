@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pydantic import BaseModel
 
 from leadhand.client.calls import Call
 from leadhand.client.operation import Ask, Op, Operations
-from leadhand.client.paths import session_path
-from leadhand.client.requests import reads
+from leadhand.client.requests import reads, request
+from leadhand.contract import work
+from leadhand.contract.operation import Operation
 from leadhand.models.local_work import BeatWork, ClaimWork, SettleWork
 from leadhand.models.views.work import BeatView, SettledView, WorkView
 
@@ -24,19 +27,19 @@ class LocalWork(Operations):
 
         A local step is one whose tool runs in the process that submitted the session.
         """
-        return reads(WorkView, _call(session, "claim", claim, waits_s=claim.wait_s))
+        return reads(WorkView, _call(work.CLAIM, session, claim, waits_s=claim.wait_s))
 
     @Op
     def beat_work(self, session: str, attempt: BeatWork) -> Ask[BeatView]:
         """Extend the lease of an attempt; the reply says whether it may continue."""
-        return reads(BeatView, _call(session, "beat", attempt))
+        return reads(BeatView, _call(work.BEAT, session, attempt))
 
     @Op
     def settle_work(self, session: str, outcome: SettleWork) -> Ask[SettledView]:
         """Record the outcome of an attempt once; returns what became of it and the status."""
-        return reads(SettledView, _call(session, "settle", outcome))
+        return reads(SettledView, _call(work.SETTLE, session, outcome))
 
 
-def _call(session: str, verb: str, body: BaseModel, waits_s: float = 0.0) -> Call:
+def _call(operation: Operation[Any], session: str, body: BaseModel, waits_s: float = 0.0) -> Call:
     content = body.model_dump_json().encode()
-    return Call("POST", session_path(session, f"work/{verb}"), content=content, waits_s=waits_s)
+    return request(operation, session, content=content, waits_s=waits_s)

@@ -17,8 +17,9 @@ from app.artifacts import errors as artifact_errors
 from app.domain import plan_errors, shared_errors, stack_errors
 from app.domain.messages import MessageRefused
 from app.domain.tree_limits import TreeLimitReached
-from leadhand.client.fleet import limit_path, token_path
-from leadhand.client.paths import flow_path, session_path
+from leadhand.client.fleet import key_of_limit
+from leadhand.client.paths import path_of
+from leadhand.contract import flows, sessions, tokens
 from leadhand.errors import Refused, error_for
 from leadhand.models.problems import FieldProblem, Kind, Problem
 from leadhand.models.views import PlanView
@@ -112,10 +113,10 @@ ERRORS: dict[str, Exception] = {
 }
 #: Calls that a client refuses by itself.
 CALLS: dict[str, Callable[[], object]] = {
-    "client: session": lambda: session_path("no id"),
-    "client: flow": lambda: flow_path(""),
-    "client: limit": lambda: limit_path("nothing"),
-    "client: token": lambda: token_path("no id"),
+    "client: session": lambda: path_of(sessions.SHOW, "no id"),
+    "client: flow": lambda: path_of(flows.SHOW, ""),
+    "client: limit": lambda: key_of_limit("nothing"),
+    "client: token": lambda: path_of(tokens.REVOKE, "no id"),
 }
 
 

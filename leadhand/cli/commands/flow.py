@@ -16,7 +16,7 @@ from leadhand.cli.loop_options import protect_option
 from leadhand.cli.worktree_option import worktree_field, worktree_option
 
 if TYPE_CHECKING:
-    from leadhand.client.submit import ParentEnd
+    from leadhand.contract.sessions import ParentEnd
     from leadhand.flows.documents import FlowRun
     from leadhand.models.views import SessionView
 
@@ -63,10 +63,11 @@ def flow_run_command(
     """
     from leadhand.cli.connect import open_client, tell_warnings
     from leadhand.cli.cost_warning import warn_about_cost_limit_of_flow
-    from leadhand.client.paths import flow_path
+    from leadhand.client.paths import path_of
+    from leadhand.contract import flows
 
     run = _run(**given)
-    flow_path(name)  # Reject an invalid name before any service is started.
+    path_of(flows.SHOW, name)  # Reject an invalid name before any service is started.
     with open_client(needs_worker=True) as client:
         session = client.run_flow(name, run, key, on_parent_end=on_parent_end)
         warn_about_cost_limit_of_flow(client, name, run)
