@@ -16,8 +16,8 @@ import shutil
 import stat
 import threading
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -44,6 +44,8 @@ _TEXT = 2_000
 _DIFF = 6_000
 #: Seconds to look at what a doer that was cancelled has changed.
 LOOK_S = 10.0
+#: Seconds before the files are read again, if they could not be read.
+AGAIN_S = (0.5, 2.0, 5.0)
 #: Folders of programs that read their own files there: their content is no work, unless a pattern
 #: names them. Bytecode is none in `__pycache__` only: elsewhere Python imports it.
 _BY_PRODUCTS = frozenset(
@@ -57,6 +59,10 @@ Change = Literal["changed", "created", "deleted"]
 
 class TooManyFiles(Exception):
     """The patterns have more files than are recorded."""
+
+
+class NotCompared(Exception):
+    """The protected files cannot be read, also not later; the text says why."""
 
 
 class Protection(BaseModel):
@@ -152,7 +158,10 @@ class ProtectedFolder(NamedTuple):
         if recorded is None:
             why = "the protected files were not recorded before the loop"
             return failed_outcome(ReasonCode.FAILED_STEP, why)
-        before, note = self._begin(given, recorded)
+        try:
+            before, note = self._begin(given, recorded)
+        except (NotCompared, OSError) as error:
+            return _not_compared(Outcome(word="succeeded"), address, error)
         outcome = body(self.cancel)
         if outcome.reason is not None and outcome.reason.code is ReasonCode.CANCELLED:
             self._note_what_is_left(given, before)
@@ -160,6 +169,18 @@ class ProtectedFolder(NamedTuple):
         outcome = self._refuse(outcome, given, before, address)
         warnings = [text for text in (note, outcome.warning) if text]
         return outcome.model_copy(update={"warning": "\n".join(warnings) or None})
+
+    def _find(self, patterns: Sequence[Protected]) -> Digests:
+        """Find the files; try it again if they cannot be read. Raises NotCompared."""
+        for pause_s in (*AGAIN_S, None):
+            try:
+                return find(self.folder, patterns, self.cancel)
+            except OSError as error:
+                if pause_s is None or self.cancel.wait(pause_s):
+                    raise NotCompared(str(error)) from None
+            except TooManyFiles as error:
+                raise NotCompared(str(error)) from None
+        raise AssertionError
 
     def _begin(self, given: Protection, recorded: Recorded) -> tuple[Digests, str]:
         """Return the files as they must be, and a warning about what was put back or taken."""
@@ -170,7 +191,7 @@ class ProtectedFolder(NamedTuple):
             return before, ""
         left = self._read_left()
         put_back = self._put_back(given, before, left or {}) if stored.resumed != "accept" else []
-        now = find(self.folder, given.patterns, self.cancel)
+        now = self._find(given.patterns)
         changed = [*compare(before, now, given.patterns)]
         if stored.resumed != "accept":
             # Without a comparison after the last doer, nothing tells its changes from a person's.
@@ -187,9 +208,9 @@ class ProtectedFolder(NamedTuple):
         self, outcome: Outcome, given: Protection, before: Digests, address: str
     ) -> Outcome:
         try:
-            after = find(self.folder, given.patterns, self.cancel)
-        except (TooManyFiles, OSError) as error:
-            return _tampered(outcome, address, f"the protected files cannot be compared: {error}")
+            after = self._find(given.patterns)
+        except NotCompared as error:
+            return _not_compared(outcome, address, error)
         if self.cancel.is_set():
             return failed_outcome(ReasonCode.CANCELLED, "the doer was cancelled")
         changes = compare(before, after, given.patterns)
@@ -207,10 +228,9 @@ class ProtectedFolder(NamedTuple):
         taken = _taken(self.records.read(recorded.at).packed)
         before = _overlay(_unpack(recorded.digests), taken)
         try:
-            after = find(self.folder, given.patterns, self.cancel)
-        except (TooManyFiles, OSError) as error:
-            why = f"the protected files cannot be compared: {error}"
-            return _tampered(Outcome(word="succeeded"), address, why)
+            after = self._find(given.patterns)
+        except NotCompared as error:
+            return _not_compared(Outcome(word="succeeded"), address, error)
         if self.cancel.is_set():
             return failed_outcome(ReasonCode.CANCELLED, "the step was cancelled")
         changes = compare(before, after, given.patterns)
@@ -277,7 +297,7 @@ class ProtectedFolder(NamedTuple):
 
         A file that has changed again since then may be a person's, and stays.
         """
-        now = find(self.folder, given.patterns, self.cancel)
+        now = self._find(given.patterns)
         same = [name for name, digest in left.items() if now.get(name) == digest]
         # Created files first: a link may be in place of a folder.
         done = [name for name in same if name not in before and self._remove(name, before)]
@@ -372,16 +392,25 @@ def _note(put_back: Sequence[str], taken: Sequence[str], resumed: str | None) ->
     return cut("; ".join(filter(None, parts)), _TEXT)
 
 
+def _not_compared(outcome: Outcome, address: str, why: Exception) -> Outcome:
+    """The outcome of a step after which nothing can compare the files, as of a lost check."""
+    text = f"the protected files cannot be compared: {why}"
+    return _ended(outcome, ReasonCode.CHECKER_DOWN, address, text)
+
+
 def _tampered(outcome: Outcome, address: str, why: str) -> Outcome:
-    """The doer's outcome, which ends the loop without checkers."""
-    reason = Reason(code=ReasonCode.TAMPERED, text=why, at=address)
+    return _ended(outcome, ReasonCode.TAMPERED, address, why)
+
+
+def _ended(outcome: Outcome, code: ReasonCode, address: str, why: str) -> Outcome:
+    """The outcome of a doer, or of a check of its files, which ends the loop without checkers."""
     return outcome.model_copy(
         update={
             "word": "succeeded",
             "verdict": "terminate",
-            "reason": reason,
+            "reason": Reason(code=code, text=why, at=address),
             "busy": None,
-            "decided_by": ReasonCode.TAMPERED.value,
+            "decided_by": code.value,
         }
     )
 
@@ -414,13 +443,14 @@ def find(folder: Path, patterns: Sequence[Protected], cancel: threading.Event) -
     a file that cannot be read, TooManyFiles.
     """
     wanted, found = _Patterns(patterns), dict[str, str]()
-    for file in _walk(folder, wanted, cancel):
-        if not wanted.match(file.name):
-            continue
-        with suppress(FileNotFoundError):  # another program has removed it meanwhile
-            found[file.name] = "@" * file.is_linked + _digest(file.path)
-        if len(found) > FILES:
-            raise TooManyFiles(f"the patterns have more than {FILES} files; protect fewer files")
+    with closing(_walk(folder, wanted, cancel)) as files:
+        for file in files:
+            if not wanted.match(file.name):
+                continue
+            with suppress(FileNotFoundError):  # another program has removed it meanwhile
+                found[file.name] = "@" * file.is_linked + _digest(file.path)
+            if len(found) > FILES:
+                raise TooManyFiles(f"the patterns have more than {FILES} files; protect fewer")
     return found
 
 
@@ -512,7 +542,7 @@ class _Folder(NamedTuple):
     above: frozenset[tuple[int, int]] = frozenset()
 
 
-def _walk(top: Path, wanted: _Patterns, cancel: threading.Event) -> Iterator[_File]:
+def _walk(top: Path, wanted: _Patterns, cancel: threading.Event) -> Generator[_File, None, None]:
     """All files and links below a folder, also behind links: test runners follow these."""
     todo, entries = [_Folder(top)], 0
     while todo and not cancel.is_set():
@@ -521,18 +551,21 @@ def _walk(top: Path, wanted: _Patterns, cancel: threading.Event) -> Iterator[_Fi
         itself = (status.st_dev, status.st_ino)
         if itself in folder.above:
             continue
-        for entry in os.scandir(folder.path):
-            entries += 1
-            if entries > ENTRIES:
-                raise TooManyFiles(f"the folder has more than {ENTRIES} files; use other patterns")
-            name = folder.name + os.fsencode(entry.name).decode(errors="backslashreplace")
-            is_link = entry.is_symlink()
-            path, is_folder = Path(entry.path), entry.is_dir()
-            if is_folder and wanted.enters(name, path):
-                is_linked, above = folder.is_linked or is_link, folder.above | {itself}
-                todo.append(_Folder(path, f"{name}/", is_linked, above))
-            if (is_link or not is_folder) and not _is_by_product(name):
-                yield _File(name, path, folder.is_linked)
+        with os.scandir(folder.path) as scanned:
+            for entry in scanned:
+                entries += 1
+                if entries > ENTRIES:
+                    raise TooManyFiles(
+                        f"the folder has more than {ENTRIES} files; use other patterns"
+                    )
+                name = folder.name + os.fsencode(entry.name).decode(errors="backslashreplace")
+                is_link = entry.is_symlink()
+                path, is_folder = Path(entry.path), entry.is_dir()
+                if is_folder and wanted.enters(name, path):
+                    is_linked, above = folder.is_linked or is_link, folder.above | {itself}
+                    todo.append(_Folder(path, f"{name}/", is_linked, above))
+                if (is_link or not is_folder) and not _is_by_product(name):
+                    yield _File(name, path, folder.is_linked)
 
 
 def _is_by_product(name: str) -> bool:

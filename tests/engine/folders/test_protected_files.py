@@ -15,6 +15,7 @@ from app.domain.reasons import ReasonCode
 from leadhand.models.documents import Protected
 from tests.engine.folders.test_fork_worktree import Sessions
 from tests.unit.workers.folders.repositories import git, make_repository
+from workers.folders import protected
 from workers.folders.protected import ProtectedFolder, Protection, Records, Taken
 from workers.processes.exit_outcome import failed_outcome
 
@@ -458,3 +459,33 @@ def test_answer_counts_for_the_files_that_were_shown(sessions: Sessions, repo: P
 def test_no_person_is_asked_about_an_honest_doer(sessions: Sessions, repo: Path) -> None:
     session = ask(sessions, repo, "touch work")
     assert sessions.status(session) == "completed", sessions.reason(session)
+
+
+@pytest.mark.parametrize(("times", "asks"), [(2, False), (99, False), (99, True)])
+def test_files_that_cannot_be_read_are_read_again_and_then_the_check_is_down(
+    sessions: Sessions, repo: Path, monkeypatch: pytest.MonkeyPatch, times: int, asks: bool
+) -> None:
+    """A failing disk is no cheat; but no checker runs, and the doer is not started again."""
+    digest, failed = protected._digest, list[Path]()
+
+    def fails(path: Path) -> str:
+        if path.name == "conftest.py" and (repo / "done").exists() and len(failed) < times:
+            failed.append(path)
+            raise OSError(5, "Input/output error", str(path))
+        return digest(path)
+
+    monkeypatch.setattr(protected, "_digest", fails)
+    monkeypatch.setattr(protected, "AGAIN_S", (0.0, 0.0, 0.0))
+    session = submit(
+        sessions, repo, "touch done; echo >> started", checkers=["touch checked"], doer_attempts=2,
+        on_protected="ask" if asks else "terminate", baseline=False,
+    )  # fmt: skip
+    view = sessions.engine.queries.session(session)
+    assert (repo / "started").read_text() == "\n"
+    assert (repo / "checked").exists() == (times == 2)
+    if times == 2:
+        assert view.status == "completed", view.reason
+        return
+    assert view.reason is not None
+    assert view.reason.code == "checker_down", view.reason
+    assert "the protected files cannot be compared: " in view.reason.text

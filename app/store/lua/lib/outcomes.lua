@@ -45,6 +45,8 @@ local ENDING = {workspace = {accept = 'accepted', terminate = 'terminated'},
   judge = {accept = 'accepted', terminate = 'terminated'},
   ['break'] = {accept = 'break', terminate = 'terminated'}, agent = {terminate = 'terminated'},
   human = {accept = 'accepted'}}
+-- The reasons of steps without such a verdict that end their turn: checks of protected files.
+local ENDS_LOOP = {tampered = true, checker_down = true}
 
 -- Warns of a failed step that does not end its block.
 local function warn_of_failure(tx, address, r, word, reason)
@@ -74,7 +76,7 @@ local function release_after(tx, address, step, r, word, verdict, reason)
       {code = 'condition', at = address, text = 'the rest of the iteration was passed over'})
   end
   local code = verdict and (ENDING[r.action] or {})[verdict]
-  if code or (reason or {}).code == 'tampered' then
+  if code or ENDS_LOOP[(reason or {}).code] then
     return turns.end_early(tx, addresses.turn_of(block), verdict,
       reason or {code = code, at = address, text = tx.args.text or ''})
   end
