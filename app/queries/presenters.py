@@ -118,7 +118,7 @@ def noted(fields: Mapping[str, str]) -> Noted:
 
 def depth_of(fields: Mapping[str, str]) -> int:
     """Returns the number of ancestors of a session."""
-    return int(fields.get("depth") or (1 if fields.get("parent") else 0))
+    return int(fields.get("depth") or 0)
 
 
 def counters(fields: Mapping[str, str]) -> Counters:

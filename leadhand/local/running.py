@@ -29,7 +29,7 @@ SILENT_S = 5.0
 class Running(NamedTuple):
     """The supervisor of a state folder, from its start to its end."""
 
-    #: 0 for one of an older version that has not published its address yet.
+    #: 0 for one that starts, until it has written its id.
     pid: int
     #: The fields of `run.json`; empty while the services start or end.
     run: Mapping[str, str]
@@ -49,8 +49,7 @@ def find_running(home: Path) -> Running | None:
             written = os.pread(lock, 32, 0).decode("ascii", "replace").strip()
         finally:
             os.close(lock)
-    pid = written or run.get("pid", "")
-    return Running(int(pid) if pid.isdecimal() else 0, run)
+    return Running(int(written) if written.isdecimal() else 0, run)
 
 
 def read_run(home: Path) -> dict[str, str]:

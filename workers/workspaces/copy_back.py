@@ -82,10 +82,10 @@ def apply_copy(path: Path, copy: Path, origin: Path) -> Changes:
 
 def is_unchanged(path: Path, copy: Path, origin: Path) -> bool:
     """Whether a copy has no changes that the original lacks, removals included."""
-    now = _digests(copy)
-    known = _read_digests(path)
-    # A copy of an older version has no digests: then each of its files must be in the original.
-    touched = _touched(known, now, copy) if known is not None else list(now)
+    now, known = _digests(copy), _read_digests(path)
+    if known is None:
+        return False
+    touched = _touched(known, now, copy)
     return all(_digest_below(origin, name) == now.get(name) for name in touched)
 
 
@@ -108,7 +108,7 @@ def _refuse_changed(path: Path, origin: Path, names: tuple[str, ...]) -> None:
 
 
 def _read_digests(path: Path) -> dict[str, str] | None:
-    """The digests of the files when they were copied; None if they were never recorded."""
+    """The digests of the files when they were copied; None if they cannot be read."""
     try:
         known: dict[str, str] = json.loads(digests_file(path).read_text())
     except (OSError, ValueError):

@@ -58,7 +58,7 @@ def submitted_document(
     """
     text = store.copies().request(ref)
     if text is None:
-        hint = "an older version started it without storing its document; submit that again"
+        hint = "its document is not stored; submit it again"
         raise ControlRefused(ref.id, verb, fields.get("status", ""), hint)
     try:
         registry.check_request(ref, text, fields)

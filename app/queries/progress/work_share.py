@@ -36,7 +36,7 @@ def work_share(fields: Mapping[str, str], now_ms: int) -> WorkShare:
     WorkShare(share=1.0, elapsed_s=9.0, left_s=None)
     """
     expected = int(fields.get("expected") or 0)
-    if expected <= 0 or "began" not in fields:
+    if expected <= 0:
         return WorkShare()
     status = fields["status"]
     runs = status in (SessionStatus.ACTIVE, SessionStatus.STOPPING)

@@ -171,7 +171,7 @@ def in_order_of_time(diffs: Iterable[DiffView], ledger: Iterable[LedgerEntry]) -
 def why_no_diffs(none: NoDiffs | None, ledger: Iterable[LedgerEntry], iteration: int | None) -> str:
     """Returns a sentence on why an iteration, or the whole session, has no stored diffs."""
     ended = {entry.iteration for entry in ledger}
-    if none is None:  # an older API, which does not give the reason
+    if none is None:  # only checkers have changed files
         return "no changes are stored"
     if none.why == "not_ended" and iteration is not None and ended and iteration not in ended:
         return f"no iteration {iteration} has ended; the last one is {max(ended)}"

@@ -93,7 +93,7 @@ def step_lines(
     for turn in turns:
         tree.place_turn(turn)
     for node in view.progress.nodes:
-        tree.place_outermost(node, is_known=bool(turns))
+        tree.place_outermost(node)
     order = {node.node: number for number, node in enumerate(view.progress.nodes)}
     rows = list(_lines(tree.root, depth=1, order=order))
     if rows:
@@ -171,14 +171,12 @@ class _Tree:
             what = f"continues {turn.continues} from iteration {turn.from_iteration} on"
             row.summary = f"{row.summary}, {what}" if row.summary else what
 
-    def place_outermost(self, node: NodeProgress, *, is_known: bool) -> None:
-        """Add a phase or outermost step that has not started, or an older API's word for it."""
+    def place_outermost(self, node: NodeProgress) -> None:
+        """Add a phase or outermost step that has not started."""
         is_new = f"{node.node}~{node.run}" not in self.root.rows
         row = self.root.beneath(node.node, node.run, node.label or node.node)
-        if is_new or (node.iteration and not is_known):
+        if is_new:
             row.state = node.verdict or _WORDS.get(node.state, node.state)
-        if not is_known and node.max_iterations and node.iteration:
-            row.summary = f"iteration {node.iteration} of {node.max_iterations}"
 
     def _rows_of(self, parts: Iterable[str]) -> list[_Row]:
         """The rows of loops, each followed by that of the iteration that the address names."""

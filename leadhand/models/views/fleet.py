@@ -30,7 +30,7 @@ class UsableHere(View):
     why_not: str | None = None
     #: What of the worker's environment it lacks there, which a session may bring.
     lacks: Literal["program", "variable"] | None = None
-    #: The program that is looked up on the PATH; null for a path, and from older workers.
+    #: The program that is looked up on the PATH; null for a path.
     program: str | None = None
     #: The variables without which it cannot run.
     needs_env: list[str] = []
@@ -51,7 +51,7 @@ class AgentHere(UsableHere):
     forks: bool = False
     #: Whether it can resume a conversation only in the folder where it began.
     keeps_to_folder: bool = False
-    #: Whether its cost is known, because it reports one or has prices; null from older workers.
+    #: Whether its cost is known, because it reports one or has prices; null if its entry is broken.
     knows_cost: bool | None = None
     #: The variables that it gets.
     env: list[str] = []
@@ -76,7 +76,7 @@ class AgentView(View):
     remembers: bool = False
     forks: bool = False
     keeps_to_folder: bool = False
-    #: Whether its cost is known, because it reports one or has prices; null from older workers.
+    #: Whether its cost is known, because it reports one or has prices; null if its entry is broken.
     knows_cost: bool | None = None
     #: Whether it is the default agent.
     default: bool = False

@@ -82,7 +82,7 @@ class Progress(View):
 
     nodes: list[NodeProgress] = []
     running: list[RunningStep] = []
-    #: The share of the work that is done, from 0 to 1; null for sessions of older versions.
+    #: The share of the work that is done, from 0 to 1; null for a program without work.
     share: float | None = None
     #: Seconds of work so far, without those in which it was stopped or only waited for a person.
     elapsed_s: float | None = None

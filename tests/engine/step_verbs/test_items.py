@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Callable
 from typing import Any
@@ -219,15 +218,6 @@ def test_item_that_is_to_be_skipped_stays_so_in_the_same_list(bench: Bench) -> N
         resume(world)
     run(world)
     assert world.result.results["report"] == {"all": [7, 14, None, 28]}
-
-
-def test_older_workers_find_no_item_to_start_in_a_list_without_limit(bench: Bench) -> None:
-    world = fetches(bench, critical=False)
-    run(world, 2, report=broken)
-    world.world.hints.clear()
-    world.engine.step_verbs.retry(world.id, "fetch#2")
-    turn = json.loads(world.engine.store.values(world.ref, "turns", ["fetch~2"])["fetch~2"])
-    assert (turn["begun"], turn["width"], turn["kept"]) == (4, 4, 3)
 
 
 def test_a_point_is_followed_by_all_items(bench: Bench) -> None:

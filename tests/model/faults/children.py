@@ -29,8 +29,8 @@ FAULTS = (
     Fault(
         "a tree is one level too deep",
         "lib/tree/parents",
-        "parents.depth_of(parent.base) + 1 > most.depth",
-        "parents.depth_of(parent.base) > most.depth",
+        "depth_of(parent.base) + 1 > most.depth",
+        "depth_of(parent.base) > most.depth",
         "test_tree_is_no_deeper_than_its_limit",
     ),
     Fault(

@@ -145,7 +145,7 @@ local function acknowledge(tx, members, by)
 end
 
 -- Ends the call for a person of a message that a person has dealt with elsewhere; the next turn still reads it. `id`
--- may be nil: records of older versions do not have it.
+-- is nil if the inbox had no room for the message.
 function inbox.stop_calling(tx, id)
   for _, member in ipairs(id and redis.call('ZRANGE', tx.keys.unread, 0, -1) or {}) do
     local found, sign, owner = split(member)

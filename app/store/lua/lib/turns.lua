@@ -32,7 +32,6 @@ local function open_items(tx, block, name, r, run)
   local id, turn, first = items.open(tx, block, name, r, run)
   if first == 0 then return turns.close(tx, id, 'accept', {code = 'done'}) end
   for _ = 1, first or 0 do turns.start_item(tx, id, turn) end
-  if first and not r.at_once then turn.begun = turn.width end   -- older versions start what was not begun
 end
 
 -- Starts a node that has all that it needs.

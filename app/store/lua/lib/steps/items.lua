@@ -45,7 +45,7 @@ end
 
 -- The number of the next item to start; nil if there is none. An item that is kept has a record.
 local function take(tx, id, turn)
-  while (turn.begun or turn.width) < turn.width do
+  while turn.begun < turn.width do
     turn.begun = turn.begun + 1
     records.save(tx, 'turns', id)
     if not turn.kept or not records.load(tx, 'steps', id .. '#' .. turn.begun) then return turn.begun end

@@ -11,12 +11,9 @@ function parents.is_running(parent)
     and redis.call('HGET', parent.base .. 'session', 'status') == 'active'
 end
 
--- How many sessions are above a session. Sessions of an older version do not store it.
-function parents.depth_of(base)
-  local values = redis.call('HMGET', base .. 'session', 'depth', 'parent')
-  if values[1] then return tonumber(values[1]) end
-  if not values[2] or values[2] == '' then return 0 end
-  return parents.depth_of(cjson.decode(values[2]).base) + 1
+-- How many sessions are above a session.
+local function depth_of(base)
+  return tonumber(redis.call('HGET', base .. 'session', 'depth') or 0)
 end
 
 local function base_of(tx, session)
@@ -28,7 +25,7 @@ end
 function parents.find_exceeded(tx)
   local parent, most = tx.args.parent, tx.args.limits
   if not most then return nil end
-  if parents.depth_of(parent.base) + 1 > most.depth then return 'depth', most.depth end
+  if depth_of(parent.base) + 1 > most.depth then return 'depth', most.depth end
   if redis.call('SCARD', parent.base .. 'children') >= most.children then return 'children', most.children end
   local below = tonumber(redis.call('HGET', base_of(tx, tx.args.root) .. 'session', 'descendants') or 0)
   if below + 1 >= most.sessions then return 'sessions', most.sessions end   -- the root counts too
@@ -61,7 +58,7 @@ end
 -- Links a new session with its parent: adds the fields that it gets from there to its own.
 function parents.link(tx)
   local parent, fields = tx.args.parent, tx.args.fields
-  fields.depth = parent and parents.depth_of(parent.base) + 1 or 0
+  fields.depth = parent and depth_of(parent.base) + 1 or 0
   if not parent then return end
   redis.call('SADD', parent.base .. 'children', tx.args.session)
   redis.call('ZADD', parent.base .. 'born', 0, parent.address .. '<' .. tx.args.session)
