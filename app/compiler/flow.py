@@ -96,6 +96,8 @@ class _Block:
     prefix: str = ""
     #: Prefix of the paths of its nodes.
     path: str = ""
+    #: Whether steps of another branch may run at the same time.
+    is_beside: bool = False
 
     def take_all(self, placed: tuple[Placed, ...]) -> None:
         for one in placed:
@@ -225,7 +227,9 @@ class _Block:
 
     def _loop(self, one: Placed, step: StartLoop) -> str:
         id_ = self._free_id(self._name(one))
-        inner = _Block(self.document, self.texts, path=f"{self.path}{id_}/")
+        inner = _Block(
+            self.document, self.texts, path=f"{self.path}{id_}/", is_beside=self.is_beside
+        )
         inner.take_all(one.body)
         most = step.max_iterations
         self._add(
@@ -255,8 +259,8 @@ class _Block:
     def _parallel(self, one: Placed) -> str:
         """Add the nodes of each branch, and one that waits for the last of each."""
         name, before = self._name(one), tuple(node.id for node in self.nodes[-1:])
-        prefix, texts, work = self.prefix, self.texts, self.work
-        after, ends = [], []
+        prefix, texts, work, is_beside = self.prefix, self.texts, self.work, self.is_beside
+        after, ends, self.is_beside = [], [], True
         for number, branch in enumerate(one.branches, 1):
             first = len(self.nodes)
             self.prefix, self.texts, self.work = f"{name}-{number}-", texts, work
@@ -264,7 +268,7 @@ class _Block:
             self.nodes[first:] = start_beside(self.nodes[first:], before)
             after.append(self.texts)
             ends.append(self.nodes[-1].id)
-        self.prefix, self.texts = prefix, texts.after(*after)
+        self.prefix, self.texts, self.is_beside = prefix, texts.after(*after), is_beside
         results = [self.texts.result_of(self.path + end) for end in ends]
         return self._tool(one, "echo", {"branches": results}, id_=name, needs=tuple(ends))
 
@@ -309,6 +313,7 @@ class _Block:
                 "checker": {**literals(checker.model_dump(exclude_none=True)), **prompt},
                 "work": f"${{{self.work}:text}}" if self.work else None,
                 "tools_failed": f"${{{self.work}:tools_failed}}" if self.work else None,
+                **({} if self.is_beside else {"lone": True}),
             },
         )
         self._add(one, node)

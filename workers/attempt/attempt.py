@@ -37,17 +37,18 @@ from workers.attempt.inline_watchdog import describe_call
 from workers.attempt.output_writer import OutputWriter
 from workers.attempt.park import PARKING, park
 from workers.attempt.redact import secrets_held, secrets_of_task, secrets_passed
-from workers.attempt.settle import Held, Settled, Settler, retry_while_away
+from workers.attempt.settle import Held, Looked, Settled, Settler, retry_while_away
 from workers.attempt.step_folder import StepFolders, origin_of
 from workers.attempt.workspace_step import diff_target, merged_state, own_folder
 from workers.checkers.check import QuickCheck, quick_check
 from workers.folders.check_round import (
-    CheckRound,
     Isolation,
     compare_round,
     diff_of_loop,
     is_isolated,
+    is_lone,
     isolate,
+    lone_check,
 )
 from workers.folders.judging_files import IgnoredFiles
 from workers.folders.spill import attempt_folder
@@ -330,13 +331,13 @@ class Attempts:
     def _work(self, ref: SessionRef, lease: Lease) -> Work | None:
         return retry_while_away(lambda: self._engine.attempts.work(ref, lease.grant), lease)
 
-    def _look(self, work: Work, lease: Lease) -> Look | CheckRound | None:
+    def _look(self, work: Work, lease: Lease) -> Looked | None:
         """Snapshot the working folder before the body runs, if the step needs that."""
         if work.cwd is None:
             return None
         compares = work.step.folder and work.step.action is Action.JUDGE
         isolates = is_isolated(work)
-        if not (compares or isolates or needs_snapshot(work)):
+        if not (compares or isolates or is_lone(work) or needs_snapshot(work)):
             return None
         attempts, root = self._engine.attempts, self._folders.worktrees
         spill, top = Path(self._engine.settings.spill), own_folder(work, root)
@@ -346,6 +347,8 @@ class Attempts:
             return None
         if compares:
             return compare_round(work, spill, left, top)
+        if is_lone(work):
+            return lone_check(work, spill, top, most=self._engine.settings.copy_max)
         if isolates:
             return isolate(work, spill, *self._work_to_judge(work, left))
         most, target = self._engine.settings.copy_max, diff_target(work, root)
@@ -488,7 +491,7 @@ class Attempts:
         return secrets_held(names, given, self._inherited) | secrets_passed(given)
 
 
-def _refused(look: Look | CheckRound | None) -> Outcome | None:
+def _refused(look: Looked | None) -> Outcome | None:
     """The failure of an isolated check whose folder does not have the work alone; else None."""
     why = look.refusal if isinstance(look, Isolation) else None
     if why is None:

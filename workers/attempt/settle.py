@@ -18,9 +18,12 @@ from app.operations.attempts import Settling, Work
 from app.redaction import redact
 from app.truncate import cut
 from workers.attempt.heartbeat import Lease
-from workers.folders.check_round import CheckRound
+from workers.folders.check_round import CheckRound, LoneCheck
 from workers.folders.work_diff import Look
 from workers.processes.no_room import NoRoom
+
+#: What looks at the folder of a step before its body and after it.
+Looked = Look | CheckRound | LoneCheck
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +69,7 @@ class Settler:
         #: Called if the disk became full between a claim and the start of its body.
         self._on_no_room = on_no_room
 
-    def settle(self, held: Held, look: Look | CheckRound | None = None) -> Settled | None:
+    def settle(self, held: Held, look: Looked | None = None) -> Settled | None:
         """Report an outcome and the folder's diff to the store; None if the attempt is lost."""
         lease, work, outcome, take = held
         if look is not None:
@@ -147,7 +150,7 @@ class Settler:
         self,
         lease: Lease,
         usage: Usage | None = None,
-        look: Look | CheckRound | None = None,
+        look: Looked | None = None,
         *,
         why: str = "",
     ) -> Settled | None:

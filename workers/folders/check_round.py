@@ -13,6 +13,7 @@ import json
 import logging
 import subprocess
 from collections.abc import Collection, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -28,7 +29,7 @@ from app.truncate import cut
 from leadhand.models.text import list_first
 from workers.folders.git_state import GitState
 from workers.folders.judging_files import IgnoredFiles, judging_files
-from workers.folders.work_diff import SNAPSHOTS, pack_diff
+from workers.folders.work_diff import SNAPSHOTS, does_work, left_out, pack_diff
 from workers.folders.worktree import SnapshotLost, Worktree
 
 log = logging.getLogger(__name__)
@@ -40,6 +41,8 @@ LISTED = 100
 #: The files beside the snapshots with the state that a judge was about to put back, and with what
 #: changed in the last stale round.
 _ROUND, _STALE = "round", "stale"
+#: The file with the state before the newest check that no judge follows.
+_LONE = "lone"
 #: The file that names what was put back before isolated checks of a round.
 _EARLIER = "earlier"
 #: Characters of a warning, and of what a stale verdict says.
@@ -57,6 +60,7 @@ class CheckRound:
 
     #: For the settle, as of a doer's look: no state is judged anew, and none came from outside.
     changed, work = False, None
+    may_be_stale = True
 
     def __init__(
         self,
@@ -174,7 +178,8 @@ class CheckRound:
     def _mark_stale(self, outcome: Outcome, names: list[str]) -> Outcome:
         """The outcome of a judge whose checkers may have seen another state than there is now."""
         code = outcome.reason.code if outcome.reason is not None else None
-        if not self.files or self.put_back or outcome.verdict is None or code in _NOT_CHECKED:
+        is_judged = outcome.verdict is not None and code not in _NOT_CHECKED
+        if not (self.files and is_judged and self.may_be_stale) or self.put_back:
             return outcome
         listed = list_first(names, SHOWN, of=len(self.files))
         if self._is_rechecked and self._is_of_checkers():
@@ -286,6 +291,80 @@ class Isolation(CheckRound):
         self._pack(secrets)
         diff = self._address if self.patch else None
         return outcome.model_copy(update={"digest": self.digest(), "diff": diff})
+
+
+class LoneCheck:
+    """The folder around a check that no judge follows: what it changes is no work either."""
+
+    #: For the settle, as of a doer's look.
+    changed, work = False, None
+
+    def __init__(
+        self, tree: Worktree, shelf: Path, address: str, *, own: bool, is_whole: bool
+    ) -> None:
+        self._round = partial(_LoneRound, tree, shelf, own=own, is_whole=is_whole, address=address)
+        self._tree = tree
+        self.patch: str | None = None
+        begun = shelf / _LONE
+        self._before = self._begun_before(begun, address)
+        if self._before is not None and tree.knows(self._before):
+            self._round(work=self._before)  # what an attempt that was killed has left
+            return
+        self._before = tree.snapshot()
+        if own and self._before is not None:
+            GitState(tree).record()
+        if self._before is not None:
+            begun.write_text(f"{address} {self._before}")
+
+    def digest(self) -> str | None:
+        """Return the digest of the folder as a check that was ended has left it."""
+        return self._tree.snapshot()
+
+    def add_diff(self, outcome: Outcome, secrets: Collection[str]) -> Outcome:
+        """Compare the folder, put it back if it is the session's own, and name what differs."""
+        if self._before is None:
+            return outcome
+        found = self._round(work=self._before)
+        if not (found.files or found.moved):
+            return outcome.model_copy(update={"digest": found.digest()})
+        outcome = found.add_diff(outcome, secrets)
+        self.patch = found.patch
+        return outcome
+
+    def _begun_before(self, begun: Path, address: str) -> str | None:
+        try:
+            at, _, digest = begun.read_text().partition(" ")
+        except OSError:
+            return None
+        return digest if at == address else None
+
+
+class _LoneRound(CheckRound):
+    #: No judge asks for a recheck.
+    may_be_stale = False
+
+
+def is_lone(work: Work) -> bool:
+    """Whether the step is a check that no judge follows, and beside which no other step runs.
+
+    After a stop, what differs may be a person's.
+    """
+    is_check = work.step.action is Action.CHECK and "lone" in work.inputs
+    return is_check and not (does_work(work) or work.grant.compare)
+
+
+def lone_check(work: Work, spill: Path, top: Path | None, *, most: int) -> LoneCheck:
+    """Takes a snapshot of the folder before a check that no judge follows."""
+    shelf = spill / work.ref.id / SNAPSHOTS
+    tree = Worktree(
+        top or Path(str(work.cwd)),
+        shelf,
+        is_own=top is not None,
+        most=most,
+        leave_out=left_out(work.inputs),
+    )
+    is_whole = top not in (None, work.cwd)
+    return LoneCheck(tree, shelf, work.grant.address, own=top is not None, is_whole=is_whole)
 
 
 def is_isolated(work: Work) -> bool:

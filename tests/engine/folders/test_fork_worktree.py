@@ -36,7 +36,9 @@ class Sessions:
 
     def __init__(self, url: str, folder: Path, copy_max: int = 1_000_000) -> None:
         state, spill = folder / "state", str(folder / "spill")
-        self.world = World(url, worktrees=state, spill=spill, copy_max=copy_max)
+        self.world = World(
+            url, worktrees=state, spill=spill, copy_max=copy_max, tools=(folder / "tools",)
+        )
         self.world.now = time.time_ns() // 1_000_000  # the time of files and attempts
         self.engine = self.world.engine
         self.attempts = Attempts(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -377,3 +378,33 @@ def test_git_is_put_back_where_a_checker_moves_head(
     assert entry.changed_by_checkers is not None
     assert {one.split(" leadhand/")[0] for one in entry.changed_by_checkers.git} == moved
     assert any("changed what git has" in one for one in sessions.warnings(session))
+
+
+@pytest.mark.parametrize("worktree", [True, False])
+def test_changes_of_a_check_of_a_flow_are_no_work_of_the_agents_after_it(
+    sessions: Sessions, repo: Path, tmp_path: Path, worktree: bool
+) -> None:
+    """Its tools may write files after an agent, so that no agent's work is recorded with them."""
+    line = "echo line >> a.txt; cat a.txt"
+    agent = f"[agents.writer]\ncommand = {json.dumps(['sh', '-c', line])}\n"
+    (tmp_path / "agents.toml").write_text(agent)
+    message = {"role": "user", "content": ["go"]}
+    llm = {"type": "llm", "agentType": "writer", "identifier": "one", "messages": [message]}
+    code = "import pathlib\ndef make():\n    pathlib.Path('made.txt').write_text('made')\n"
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools" / "maker.py").write_text(code)
+    make = {"type": "tool", "tool": "maker:make"}
+    check = {"type": "check", "label": "judge", "checker": {"name": "judge", "command": MUTANT}}
+    given = {"kind": "flow", "name": "f", "cwd": str(repo), "worktree": worktree}
+    session = sessions.submit_document({**given, "steps": [llm, make, check, llm]})
+    assert sessions.status(session) == "completed", sessions.reason(session)
+    (warning,) = (one for one in sessions.warnings(session) if "judged" in one)
+    assert warning.startswith("4 files were changed while checkers judged the work: a.txt, d/x")
+    assert warning.endswith("was put back" if worktree else "was left as it is")
+    diffs = sessions.engine.queries.diffs(session, limit=9).items
+    assert {one.by for one in diffs if "+mutant" in one.patch} == {"checkers"}
+    if worktree:
+        branch = f"leadhand/{session}"
+        changed = git(repo, "diff", "--name-only", f"main..{branch}").splitlines()
+        assert changed == ["a.txt", "made.txt"]
+        assert git(repo, "show", f"{branch}:a.txt") == "line\nline"
