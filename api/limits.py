@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flask import Response, request
+from flask import Response
 
 from api.responses import answer
 from api.serving import Call, serves
@@ -33,7 +33,7 @@ def put(engine: Engine, call: Call, asked: fleet.LimitBody) -> Response:
         _key(call),
         concurrency=asked.concurrency,
         per_minute=asked.per_minute,
-        seen=_if_match(),
+        seen=_seen(call.if_match),
     )
     return _with_tag(limit)
 
@@ -41,7 +41,7 @@ def put(engine: Engine, call: Call, asked: fleet.LimitBody) -> Response:
 @serves(fleet.REMOVE_LIMIT)
 def delete(engine: Engine, call: Call, _: NoQuery) -> None:
     """Removes a concurrency or rate limit, if it matches If-Match."""
-    engine.limits.remove_limit(_key(call), seen=_if_match())
+    engine.limits.remove_limit(_key(call), seen=_seen(call.if_match))
 
 
 def _key(call: Call) -> str:
@@ -53,9 +53,8 @@ def _with_tag(limit: Limit) -> Response:
     return answer(limit, headers={"ETag": tag})
 
 
-def _if_match() -> SeenLimit | None:
+def _seen(given: str | None) -> SeenLimit | None:
     """The limits that If-Match accepts; None without the header."""
-    given = request.headers.get("If-Match")
     if given is None:
         return None
     if given.strip() == "*":

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from flask import request
-
 from api.auth import current_author, current_caller, current_visitor
 from api.problem_types import plan_changed, task_unknown
 from api.serving import Call, serves
@@ -70,8 +68,13 @@ def task(engine: Engine, call: Call, _: NoQuery) -> TaskView:
 @serves(plans.DECIDE)
 def decide(engine: Engine, call: Call, asked: plans.Decision) -> PlanView:
     """Accepts or refuses a proposed task or edit of a plan."""
-    return engine.plans.decide(
-        call.session, call.path["proposal"], accept=asked.accept, by=current_visitor()
+    by, proposal = current_visitor(), call.path["proposal"]
+    return _of_version(
+        engine,
+        call,
+        lambda seen: engine.plans.decide(
+            call.session, proposal, accept=asked.accept, by=by, version=seen
+        ),
     )
 
 
@@ -90,14 +93,13 @@ def report(engine: Engine, call: Call, asked: TaskReport) -> ReportView:
 def _of_version(engine: Engine, call: Call, action: Callable[[int | None], PlanView]) -> PlanView:
     """Changes the version of a plan that If-Match names. Raises Refused with the plan as it is."""
     try:
-        return action(_if_match())
+        return action(_seen(call.if_match))
     except PlanChanged as error:
         raise plan_changed(str(error), engine.plans.view(call.session)) from None
 
 
-def _if_match() -> int | None:
+def _seen(given: str | None) -> int | None:
     """The version that If-Match accepts; None if it is absent or `*`."""
-    given = request.headers.get("If-Match")
     if given is None or given.strip() == "*":
         return None
     versions = (parse_plan_etag(tag) for tag in given.split(","))

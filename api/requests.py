@@ -63,9 +63,8 @@ def query(model: type[M]) -> M:
         ) from None
 
 
-def if_match() -> Seen | None:
-    """Parses the header If-Match (a session's ETag); None if it is absent or `*`."""
-    given = request.headers.get("If-Match")
+def seen_session(given: str | None) -> Seen | None:
+    """Parses an If-Match header with a session's ETags; None if it is absent or `*`."""
     if given is None or given.strip() == "*":
         return None
     tags = (parse_etag(tag) for tag in given.split(","))

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
-from flask import Flask, Response, current_app
+from flask import Flask, Response, current_app, request
 from pydantic import BaseModel
 
 from api import requests
@@ -15,6 +15,7 @@ from api.dashboard.hosts import Hosts
 from api.fanout import Fanout
 from api.responses import answer, plan_answer, session_answer
 from api.stream_limit import StreamLimit
+from app.domain.control import Seen
 from app.engine import Engine
 from app.security.browser_sessions import BrowserSessions
 from app.settings import Settings
@@ -64,11 +65,18 @@ class Call(NamedTuple):
     query: Any
     #: The idempotency key, if the operation takes one and the request has one.
     key: str | None
+    #: The versions that the caller has read, as the header If-Match has them.
+    if_match: str | None = None
 
     @property
     def session(self) -> str:
         """Returns the id of the session in the path."""
         return self.path["session"]
+
+    @property
+    def seen(self) -> Seen | None:
+        """Returns the version of the session that the caller has read; None for any."""
+        return requests.seen_session(self.if_match)
 
 
 #: Carries out an operation. Its result is a model, None for an answer without a body, or a
@@ -106,6 +114,14 @@ def add_routes(flask: Flask, engine: Engine) -> None:
         )
 
 
+def carry_out(
+    engine: Engine, operation: Operation[A], call: Call, asked: A
+) -> BaseModel | Response | None:
+    """Carries out an operation for the caller of the request, whose rights have been checked."""
+    handler, _ = _HANDLERS[operation.name]
+    return handler(engine, call, asked)
+
+
 def _converter(found: re.Match[str]) -> str:
     """A parameter as Flask has it; the ids of sessions have a converter of their own."""
     name, kind = found[1], found[2]
@@ -119,7 +135,8 @@ def _view(
 
     def view(**path: str) -> Response:
         query = None if operation.query is None else requests.query(operation.query)
-        call = Call(path, query, requests.idempotency_key() if takes_key else None)
+        key = requests.idempotency_key() if takes_key else None
+        call = Call(path, query, key, request.headers.get("If-Match"))
         made = handler(engine, call, query if body is None else _parsed(body))
         return made if isinstance(made, Response) else _respond(operation, made)
 

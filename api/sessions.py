@@ -7,7 +7,6 @@ from typing import Any
 from flask import Response
 from pydantic import JsonValue
 
-from api import requests
 from api.auth import (
     allow,
     current_author,
@@ -204,7 +203,7 @@ def resume(engine: Engine, call: Call, asked: sessions.Resume) -> SessionView:
     }
     if asked.as_ == "old":
         return _with_work_token(engine, _control(engine, call, "resume", **limits))
-    seen, free = requests.if_match(), may_bring_commands(engine)
+    seen, free = call.seen, may_bring_commands(engine)
     return engine.migration.resume_as_new(call.session, seen=seen, free=free, **limits)
 
 
@@ -238,13 +237,13 @@ def annotate(engine: Engine, call: Call, asked: sessions.Annotation) -> SessionV
 @serves(sessions.REHOME)
 def rehome(engine: Engine, call: Call, asked: sessions.Rehome) -> SessionView:
     """Moves a session to another place (a worker's host)."""
-    return engine.control.rehome(call.session, asked.place, seen=requests.if_match())
+    return engine.control.rehome(call.session, asked.place, seen=call.seen)
 
 
 @serves(sessions.DELETE)
 def delete(engine: Engine, call: Call, asked: sessions.DeleteQuery) -> Response | None:
     """Deletes an ended session; with `force` aborts it first."""
-    view = engine.deletion.delete(call.session, force=asked.force, seen=requests.if_match())
+    view = engine.deletion.delete(call.session, force=asked.force, seen=call.seen)
     return None if view is None else session_answer(view, 202)
 
 
@@ -254,7 +253,7 @@ def _control(engine: Engine, call: Call, verb: Control, **options: Any) -> Sessi
         verb,
         # The transition checks the attempt of a body that controls its own session.
         by=own_caller(call.session),
-        seen=requests.if_match(),
+        seen=call.seen,
         free=may_bring_commands(engine),
         **options,
     )

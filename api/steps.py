@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 
-from api import requests
 from api.auth import allow, current_author, current_owner, may_bring_commands, own_caller
 from api.serving import Call, serves
 from app.domain.environment.session import environment_of
 from app.engine import Engine
 from app.operations.step_verbs.documents import Changes
 from app.operations.step_verbs.fork import Wish
-from app.operations.submit import Submitted
 from leadhand.contract import sessions
 from leadhand.models.views import SessionView
 
@@ -23,7 +21,7 @@ def retry(engine: Engine, call: Call, asked: sessions.Retry) -> SessionView:
         call.session,
         asked.step,
         by=own_caller(call.session),
-        seen=requests.if_match(),
+        seen=call.seen,
         free=may_bring_commands(engine),
     )
 
@@ -37,7 +35,7 @@ def skip(engine: Engine, call: Call, asked: sessions.Skip) -> SessionView:
         reason=asked.reason,
         author=current_author(),
         by=own_caller(call.session),
-        seen=requests.if_match(),
+        seen=call.seen,
         free=may_bring_commands(engine),
     )
 
@@ -45,50 +43,36 @@ def skip(engine: Engine, call: Call, asked: sessions.Skip) -> SessionView:
 @serves(sessions.FORK)
 def fork(engine: Engine, call: Call, asked: sessions.Fork) -> SessionView:
     """Creates a session that continues from a point of this one."""
-    return engine.queries.session(make_fork(engine, call.session, asked, key=call.key).session)
-
-
-@serves(sessions.RERUN)
-def rerun(engine: Engine, call: Call, asked: sessions.Rerun) -> SessionView:
-    """Creates a session from the document of this one."""
-    return engine.queries.session(make_rerun(engine, call.session, asked, key=call.key).session)
-
-
-def make_fork(engine: Engine, session: str, asked: sessions.Fork, *, key: str | None) -> Submitted:
-    """Creates a session that continues from a step of another one, for the request's caller.
-
-    `key` is its idempotency key.
-    Raises what `Forks.fork` does, and Refused for commands that the caller may not bring.
-    """
     free = may_bring_commands(engine)
     allow(asked, free=free)
     changes = Changes(agent=asked.agent, inputs=asked.inputs, tools=asked.tools, label=asked.label)
-    return engine.forks.fork(
-        session,
+    made = engine.forks.fork(
+        call.session,
         Wish(asked.after, changes, asked.folder == "as-is", environment_of(asked)),
-        key=key,
+        key=call.key,
         owner=current_owner(),
         free=free,
         check=partial(allow, free=free),
     )
+    return engine.queries.session(made.session)
 
 
-def make_rerun(
-    engine: Engine, session: str, asked: sessions.Rerun, *, key: str | None
-) -> Submitted:
-    """Creates a session from the changed document of another one, for the request's caller."""
+@serves(sessions.RERUN)
+def rerun(engine: Engine, call: Call, asked: sessions.Rerun) -> SessionView:
+    """Creates a session from the changed document of this one."""
     free = may_bring_commands(engine)
     allow(asked, free=free)
     changes = Changes(
         task=asked.task, checkers=asked.checkers, agent=asked.agent, inputs=asked.inputs,
         label=asked.label,
     )  # fmt: skip
-    return engine.reruns.rerun(
-        session,
+    made = engine.reruns.rerun(
+        call.session,
         changes,
         environment=environment_of(asked),
-        key=key,
+        key=call.key,
         owner=current_owner(),
         free=free,
         check=partial(allow, free=free),
     )
+    return engine.queries.session(made.session)

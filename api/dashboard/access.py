@@ -18,8 +18,7 @@ PUBLIC = frozenset({"sign_in", "redeem", "static"})
 #: Route -> its scope. Any other route needs `read` to be seen, and `control` to be posted.
 NEEDED: Mapping[str, Scope] = {
     "run_flow": Scope.SUBMIT,
-    "fork": Scope.SUBMIT,
-    "rerun": Scope.SUBMIT,
+    "copy": Scope.SUBMIT,
     "sign_out": Scope.READ,
     "save_view": Scope.READ,
     "drop_view": Scope.READ,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TypeVar
 
 from flask import Response, redirect, request
@@ -21,18 +22,19 @@ _NUMBERS = frozenset({"budget", "max_iterations"})
 M = TypeVar("M", bound=BaseModel)
 
 
-def read_form(model: type[M]) -> M:
+def read_form(model: type[M], fields: Mapping[str, JsonValue] | None = None) -> M:
     """Parses the non-empty form fields of the request into a model. Raises Refused for bad ones.
 
-    A name with a dot is a field of a group: `budget.steps`.
+    A name with a dot is a field of a group: `budget.steps`. `fields` are the values of those that
+    the form leaves empty.
     """
-    values: dict[str, JsonValue] = {}
+    values: dict[str, JsonValue] = dict(fields or {})
     groups: dict[str, dict[str, JsonValue]] = {}
     for name, sent in request.form.items():
         group, _, key = name.partition(".")
         if group not in model.model_fields or not sent.strip():
             continue
-        text = sent.replace("\r\n", "\n")
+        text = sent.replace("\r\n", "\n").strip()
         value = parse_number(text) if group in _NUMBERS else text
         if key:
             groups.setdefault(group, {})[key] = value

@@ -9,9 +9,8 @@ from pathlib import Path
 
 from flask import Blueprint, Response, g, redirect, request
 
-from api.dashboard import render
+from api.dashboard import actions, render
 from api.dashboard.access import Access, NotSignedIn
-from api.dashboard.actions import Actions
 from api.dashboard.hosts import Hosts
 from api.dashboard.pages import (
     again,
@@ -25,10 +24,8 @@ from api.dashboard.pages import (
     session,
     sessions,
 )
-from api.dashboard.plan_actions import PlanActions
 from api.dashboard.saved_views import SavedViews
 from api.dashboard.sign_in import SignIn
-from api.dashboard.step_actions import StepActions
 from api.dashboard.stream import Streams
 from api.problems import refusal_of
 from api.request_log import request_id
@@ -72,12 +69,21 @@ def blueprint(
     routes.register_error_handler(Exception, _Errors(access).answer)
     routes.app_context_processor(lambda: _shell(engine))
     SignIn(engine, access).add_to(routes)
-    for part in (inbox, sessions, bulk, session, again, compare, flows, plans, fleet, economics):
+    for part in (
+        inbox,
+        sessions,
+        bulk,
+        session,
+        again,
+        compare,
+        flows,
+        plans,
+        fleet,
+        economics,
+        actions,
+    ):
         part.add_to(routes, engine)
-    Actions(engine).add_to(routes)
-    PlanActions(engine).add_to(routes)
     SavedViews(engine).add_to(routes)
-    StepActions(engine).add_to(routes)
     Streams(engine, streams).add_to(routes)
     routes.add_url_rule("/static/<path:name>", "static", _static)
     routes.add_url_rule("", "home", lambda: redirect("/ui/inbox"))

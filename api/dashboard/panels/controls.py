@@ -18,6 +18,8 @@ class Control(NamedTuple):
     entry: str = ""
     #: The text that is there already.
     known: str = ""
+    #: The field of that text in the body of the operation.
+    field: str = "reason"
 
 
 def controls_of(view: SessionView) -> list[Control]:
@@ -30,8 +32,12 @@ def controls_of(view: SessionView) -> list[Control]:
         f"Abort {name}? Its running steps are killed, and it cannot be resumed.",
     )  # fmt: skip
     resume = Control("resume", "Resume")
-    rename = Control("rename", "Rename…", "", "Which title should lists show?", view.renamed or "")
-    note = Control("note", "Note…", "", "A note for people; empty for none", view.note or "")
+    rename = Control(
+        "rename", "Rename…", "", "Which title should lists show?", view.renamed or "", "title"
+    )
+    note = Control(
+        "note", "Note…", "", "A note for people; empty for none", view.note or "", "note"
+    )
     archive = Control(*(("restore", "Restore") if view.archived else ("archive", "Archive")))
     delete = Control("delete", "Delete", f"Delete {name} with all its records?")
     match view.status:

@@ -110,14 +110,14 @@ def test_note_is_written_from_the_comparison_and_shown_in_it(browser, engine):
     left, right = (str(engine.submit.document(loop()).session) for _ in range(2))
     url = f"/ui/compare?left={left}&right={right}"
     assert f'action="/ui/sessions/{left}/note"' in browser.get(url).text
-    sent = {"reason": "the <b>better</b> one"}
+    sent = {"note": "the <b>better</b> one"}
     assert browser.post(f"/ui/sessions/{left}/note", headers=HTMX, data=sent).status_code == 200
     assert engine.queries.session(left).note == "the <b>better</b> one"
     text = browser.get(url).text
     assert rows(text)["Note"] is True
     assert "the &lt;b&gt;better&lt;/b&gt; one" in text
     assert "the &lt;b&gt;better" in browser.get(f"/ui/sessions/{left}").text
-    browser.post(f"/ui/sessions/{left}/note", headers=HTMX, data={"reason": " "})
+    browser.post(f"/ui/sessions/{left}/note", headers=HTMX, data={"note": " "})
     assert engine.queries.session(left).note is None
 
 

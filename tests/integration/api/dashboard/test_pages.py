@@ -152,7 +152,7 @@ def test_actions_change_the_session(browser, engine):
 
 def test_session_is_renamed_archived_and_restored(browser, engine):
     session = engine.submit.document(loop(task="mend it")).session
-    browser.post(f"/ui/sessions/{session}/rename", headers=HTMX, data={"reason": "nightly"})
+    browser.post(f"/ui/sessions/{session}/rename", headers=HTMX, data={"title": "nightly"})
     assert "nightly" in browser.get("/ui/sessions").text
     assert browser.post(f"/ui/sessions/{session}/archive", headers=HTMX).status_code == 409
     end(engine, session, "completed")
