@@ -72,17 +72,23 @@ def _stem(path: str) -> str:
 def program_of(line: str) -> str:
     """Returns the program that a command runs, without leading `cd`, `env` and interpreters.
 
+    Of a pipeline it has all programs: the first one alone may not be what decides.
+
+    >>> program_of("false|tee log.txt"), program_of("cd x && make test 2>&1 | tee log")
+    ('false-tee', 'make-tee')
+    >>> program_of("grep '|' table"), program_of("python3 -m pytest -k 'a | b' | tail -3")
+    ('grep', 'pytest-tail')
     >>> program_of("cd sub && FOO=1 sudo -n env BAR=2 python3 -P checks/tidy.py src")
     'tidy'
     >>> program_of("bash -c 'make test'"), program_of("python3 -c 'import x'"), program_of("./run")
     ('make', 'python3', 'run')
     """
-    parts = [words for part in _parts(line) if (words := _split(part)) and words[0] != "cd"]
-    for words in parts or [_split(line)]:
-        found = _program(words)
-        if found:
-            return found
-    first = (parts or [[line]])[0]
+    parts = [part for part in _parts(line) if (words := _split(part)) and words[0] != "cd"]
+    for part in parts or [line]:
+        found = [_program(stage) for stage in _stages(part)]
+        if found[0]:
+            return "-".join(filter(None, found))
+    first = _split(parts[0]) if parts else [line]
     return _short(first[0]) if first else ""
 
 
@@ -100,6 +106,22 @@ def _split(part: str) -> list[str]:
         return shlex.split(part)
     except ValueError:
         return part.split()
+
+
+def _stages(part: str) -> list[list[str]]:
+    """The words of each program of a pipeline; a quoted sign separates none."""
+    signs = shlex.shlex(part, posix=False, punctuation_chars="|&")
+    signs.whitespace_split, signs.commenters = True, ""
+    stages: list[list[str]] = [[]]
+    try:
+        for token in signs:
+            if token in ("|", "|&"):
+                stages.append([])
+            else:
+                stages[-1].append(token)
+    except ValueError:
+        return [_split(part)]
+    return [_split(" ".join(stage)) for stage in stages if stage] or [[]]
 
 
 def _program(words: Sequence[str]) -> str:
