@@ -24,7 +24,7 @@ from workers.checkers import decide
 from workers.checkers.check import check
 from workers.checkers.combine import judge
 from workers.checkers.verdicts import not_started
-from workers.folders.protected import PROTECTED, ProtectedFolder, Protection
+from workers.folders.protected import Protection
 from workers.processes.exit_outcome import failed_outcome
 from workers.processes.no_room import NoRoom, check_room
 from workers.processes.own_folders import FolderForeign
@@ -92,10 +92,9 @@ def _protecting(
     body: Callable[[BodyTask, threading.Event], Outcome], task: BodyTask, cancel: threading.Event
 ) -> Outcome:
     """Run a body that may work in the folder; compare protected files after it."""
-    given = task.inputs.get("protected")
-    if given is None or task.protected is None:
+    given, files = task.inputs.get("protected"), task.protected_folder(cancel)
+    if given is None or files is None:
         return body(task, cancel)
-    files = ProtectedFolder(task.protected, task.spill.parent / PROTECTED, cancel)
     return files.guard(Protection.model_validate(given), task.address, partial(body, task))
 
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import threading
-from collections.abc import Iterable
-from pathlib import Path
 from typing import NamedTuple
 
 from pydantic import JsonValue
@@ -13,7 +10,6 @@ from pydantic import JsonValue
 from app.domain.outcomes import Baseline, Outcome
 from app.domain.reasons import ReasonCode
 from leadhand.functions.arguments import offered_arguments
-from leadhand.models.git_tracking import repository_top
 from workers.agents.ask import agent_named
 from workers.checkers.ask_verdict import ask_verdict
 from workers.checkers.baseline import Found, find_by_command, run_baseline
@@ -24,12 +20,17 @@ from workers.checkers.verdicts import (
     function_verdict,
     not_started,
 )
-from workers.folders.protected import PROTECTED, ProtectedFolder
-from workers.processes.by_products import is_by_product
+from workers.folders.protected import ProtectedFolder
 from workers.processes.exit_outcome import failed_outcome
 from workers.processes.warm_pool import Call
 from workers.prompts.inputs import CheckInputs, LookInputs, ProtectInputs
-from workers.task.functions import call, call_in_warm_process, prepare_call, with_place
+from workers.task.functions import (
+    call,
+    call_in_warm_process,
+    forget_bytecode,
+    prepare_call,
+    with_place,
+)
 from workers.task.task import BodyTask
 from workers.workspaces.git import Cancelled
 
@@ -39,8 +40,8 @@ def check(task: BodyTask, cancel: threading.Event) -> Outcome:
 
     The step before a loop with protected files records these; others ask a person about changes.
     """
-    if task.protected is not None and not task.inputs.keys().isdisjoint(("protect", "look")):
-        files = ProtectedFolder(task.protected, task.spill.parent / PROTECTED, cancel)
+    files = task.protected_folder(cancel)
+    if files is not None and not task.inputs.keys().isdisjoint(("protect", "look")):
         return _of_protected(files, task)
     given = CheckInputs.model_validate(task.inputs)
     try:
@@ -64,11 +65,11 @@ def _find_baseline(
     by = find_by_command if given.checker.command is not None else find_by_rubric
     timeout_s = min(given.checker.timeout_s, task.timeout_s)
     if not given.checker.clean:
-        _forget_bytecode(task)
+        forget_bytecode(task, task.bytecode)
         return by(task, given.checker, digest, timeout_s=timeout_s, cancel=cancel)
     try:
         with in_clean_folder(task, cancel, digest or UNKNOWN) as inside:
-            _forget_bytecode(inside)
+            forget_bytecode(inside, inside.bytecode)
             return by(inside, given.checker, digest, timeout_s=timeout_s, cancel=cancel)
     except NotClean as error:
         return Found(Baseline(), f": {error}", None)
@@ -82,36 +83,8 @@ def _of_protected(files: ProtectedFolder, task: BodyTask) -> Outcome:
     return files.look(asked.protected, asked.look, task.address)
 
 
-def _forget_bytecode(task: BodyTask) -> None:
-    """Delete the bytecode of what is in the working folder; that of installed packages is kept.
-
-    Compiling all that a test runner imports takes seconds. A doer may have written there: links
-    lead nowhere, and nothing but bytecode is deleted.
-    """
-    if task.cwd is None:
-        return
-    inside = task.own_top or task.cwd
-    top = repository_top(inside) or inside
-    for spelled in {top, top.resolve()}:
-        place = task.bytecode / spelled.relative_to("/")
-        within = (one for one in place.parents if one.is_relative_to(task.bytecode))
-        _delete_links((*reversed((*within,)), place))
-        for folder, below, files in os.walk(place):
-            _delete_links(Path(folder, name) for name in below)
-            below[:] = [name for name in below if not is_by_product(name)]
-            for name in files:
-                if name.endswith(".pyc"):
-                    Path(folder, name).unlink(missing_ok=True)
-
-
-def _delete_links(paths: Iterable[Path]) -> None:
-    for path in paths:
-        if path.is_symlink():
-            path.unlink(missing_ok=True)
-
-
 def _judge(task: BodyTask, given: CheckInputs, cancel: threading.Event) -> Outcome:
-    _forget_bytecode(task)
+    forget_bytecode(task, task.bytecode)
     timeout_s = min(given.checker.timeout_s, task.timeout_s)
     if given.checker.command is not None:
         return run_until_sure(task, given, timeout_s=timeout_s, cancel=cancel)

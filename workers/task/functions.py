@@ -13,8 +13,11 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
+from app.domain.program import Action
 from leadhand.functions import runner
+from leadhand.models.git_tracking import repository_top
 from workers.processes import environment
+from workers.processes.by_products import is_by_product
 from workers.processes.output import Captured
 from workers.processes.process import ProcessResult, run
 from workers.processes.warm_pool import Call, CallReply, Calls, Search, Where
@@ -76,12 +79,42 @@ def prepare_call(
     """Builds the call of a quick function for a warm process, without making it."""
     # Warm processes serve many attempts.
     bytecode = task.spill.parent.parent / "pycache"
+    if task.action is Action.CHECK:
+        forget_bytecode(task, bytecode)
     env = environment.with_bytecode_in(task.command(name).env, bytecode)
     ours = {key: value for key, value in env.items() if key.startswith(environment.OURS)}
     shared = {key: value for key, value in env.items() if key not in ours}
     python = "" if shelf else task.session_environment.python or ""
     where = Where(task.folder, shared, shelf, python, _search(task))
     return Call(name, _arguments(task, context, shelf), ours, where, task.until)
+
+
+def forget_bytecode(task: BodyTask, bytecode: Path) -> None:
+    """Delete the bytecode of what is in the working folder; that of installed packages is kept.
+
+    Compiling all that a test runner imports takes seconds. A doer may have written there: links
+    lead nowhere, and nothing but bytecode is deleted.
+    """
+    if task.cwd is None:
+        return
+    inside = task.own_top or task.cwd
+    top = repository_top(inside) or inside
+    for spelled in {top, top.resolve()}:
+        place = bytecode / spelled.relative_to("/")
+        within = (one for one in place.parents if one.is_relative_to(bytecode))
+        _delete_links((*reversed((*within,)), place))
+        for folder, below, files in os.walk(place):
+            _delete_links(Path(folder, name) for name in below)
+            below[:] = [name for name in below if not is_by_product(name)]
+            for name in files:
+                if name.endswith(".pyc"):
+                    Path(folder, name).unlink(missing_ok=True)
+
+
+def _delete_links(paths: Iterable[Path]) -> None:
+    for path in paths:
+        if path.is_symlink():
+            path.unlink(missing_ok=True)
 
 
 def _search(task: BodyTask) -> Search:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,7 +17,7 @@ from app.domain.outcomes import Outcome, Thread, Usage
 from app.domain.program import Action
 from app.domain.states import SessionStatus
 from app.operations.folders.known import StoreFolders
-from workers.folders.protected import Records
+from workers.folders.protected import PROTECTED, ProtectedFolder, Records
 from workers.processes import environment
 from workers.processes.own_folders import claim_session_folder
 from workers.processes.process import Command, unlimited
@@ -152,6 +153,12 @@ class BodyTask:
             on_read=self._on_read(shows_stdout=shows_stdout),
             until=self.until,
         )
+
+    def protected_folder(self, cancel: threading.Event) -> ProtectedFolder | None:
+        """Return the protected files of the session's folder; None without a folder."""
+        if self.protected is None:
+            return None
+        return ProtectedFolder(self.protected, self.spill.parent / PROTECTED, cancel)
 
     @property
     def bytecode(self) -> Path:

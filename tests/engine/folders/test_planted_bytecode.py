@@ -73,17 +73,27 @@ def test_planted_bytecode_accepts_nothing(sessions: Sessions, repo: Path, plante
     assert "max_iterations" in sessions.reason(session)
 
 
-@pytest.mark.parametrize("way", ["", "mkdir -p ../far; ln -s $PWD/../far $to; "])
+QUICK = {"callable": "quick:check", "quick": True}
+
+
+@pytest.mark.parametrize(
+    ("way", "check"),
+    [("", CHECK), ("mkdir -p ../far; ln -s $PWD/../far $to; ", CHECK), ("", QUICK)],
+)
 def test_bytecode_planted_where_checks_keep_theirs_accepts_nothing(
-    sessions: Sessions, repo: Path, way: str
+    sessions: Sessions, repo: Path, way: str, check: object
 ) -> None:
     """The spill of a session is not hidden from its doer."""
+    (repo / "quick.py").write_text("def check():\n    import test_calc\n    return True\n")
+    git(repo, "add", "quick.py")
     plant = f'"{sys.executable}" ../plant.py calc.py "{PLANTED["calc.py"]}"'
     spill = 'cache=$(dirname "$(dirname "$LEADHAND_PROMPT_FILE")")/pycache'
+    if check is QUICK:  # all sessions of a worker share it
+        spill = 'cache=$(realpath "$(dirname "$LEADHAND_PROMPT_FILE")/../..")/pycache'
     to = 'to=$cache$(dirname "$PWD")/repo; mkdir -p "$(dirname "$to")"'
     session = sessions.submit(
         repo, doer={"command": f"{spill}; {to}; {way}PYTHONPYCACHEPREFIX=$cache {plant}"},
-        checkers=[CHECK], max_iterations=1, baseline=False,
+        checkers=[check], max_iterations=1, baseline=False,
     )  # fmt: skip
     assert "max_iterations" in sessions.reason(session)
     assert (repo / "calc.py").read_text().endswith("a - b\n")
