@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 #: The settings of a filter that name a program.
-_PROGRAMS = ("clean", "smudge", "process")
+PROGRAMS = ("clean", "smudge", "process")
 
 #: Lists the filters of a repository, for `filters_in`.
 LIST_FILTERS = ("config", "-z", "--get-regexp", r"^filter\.")
@@ -38,7 +38,7 @@ def run_programs(filters: Mapping[str, str]) -> bool:
     >>> run_programs({"filter.a.clean": ""}), run_programs({"filter.a.clean": "cat"})
     (False, True)
     """
-    return any(filters[name] and name.rpartition(".")[2] in _PROGRAMS for name in filters)
+    return any(filters[name] and name.rpartition(".")[2] in PROGRAMS for name in filters)
 
 
 def without_filters(filters: Mapping[str, str], env: Mapping[str, str]) -> dict[str, str]:
@@ -50,7 +50,7 @@ def without_filters(filters: Mapping[str, str], env: Mapping[str, str]) -> dict[
     settings = [
         (f"{driver}.{part}", value)
         for driver in drivers
-        for part, value in (*((part, "") for part in _PROGRAMS), ("required", "false"))
+        for part, value in (*((part, "") for part in PROGRAMS), ("required", "false"))
     ]
     return settings_as_variables(settings, env)
 

@@ -143,14 +143,15 @@ def judged_work(task: BodyTask, path: Path) -> Judged:
     snapshots = task.spill.parent.parent / task.session / SNAPSHOTS
     found = Worktree(path, snapshots, is_own=True)
     now = found.snapshot()  # it stores the tree again, if nothing has changed since
-    objects = found.objects
-    if objects is None or not found.knows(recorded):
+    kept = found.repository
+    if kept is None or not found.knows(recorded):
         raise WorkspaceRefused(
             f"the work that was judged (tree {tree[:12]}) is no longer stored in"
             f" {str(snapshots)!r}; retry the step that did it"
         )
     left = found.changed_names(recorded, now)
-    return Judged(Work(tree, objects), left, found.nested(), found.left_out())
+    work = Work(tree, kept.objects, kept.variables, kept.conversions)
+    return Judged(work, left, found.nested(), found.left_out())
 
 
 def _home_of(inputs: Mapping[str, JsonValue], session: str, root: Path) -> Home:

@@ -8,6 +8,7 @@ settings such as core.checkStat hide a change from git. So nothing of them is re
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import tempfile
@@ -17,6 +18,7 @@ from pathlib import Path
 from subprocess import CalledProcessError
 from typing import NamedTuple
 
+from leadhand.models.git_settings import filters_in
 from workers.processes import environment
 from workers.processes.own_folders import claim_session_folder
 
@@ -26,6 +28,8 @@ Run = Callable[..., bytes]
 _FACTS = ("core.filemode", "core.ignorecase", "core.precomposeunicode", "core.symlinks")
 _FORMAT = "extensions.objectformat"
 _LISTS = ("core.excludesfile", "core.attributesfile")
+#: The file with the settings by which git converts files.
+_CONVERSIONS = "conversions.json"
 _PATHS = ("objects", "index", "info/exclude", "info/attributes")
 
 
@@ -52,6 +56,12 @@ class PrivateRepository(NamedTuple):
     def by_products(self) -> Path:
         """Return the file with the patterns of by-products."""
         return self.home / "by-products"
+
+    @property
+    def conversions(self) -> dict[str, str]:
+        """Return the settings by which git converted files in the repository at first."""
+        found: dict[str, str] = json.loads((self.home / _CONVERSIONS).read_text())
+        return found
 
     @property
     def is_in_repository(self) -> bool:
@@ -102,6 +112,7 @@ def make_repository(
         (draft / name).mkdir(parents=True)
     by_products = "".join(f"{pattern}\n" for pattern in leave_out).encode()
     (draft / "by-products").write_bytes(by_products)
+    (draft / _CONVERSIONS).write_text(json.dumps({} if theirs is None else _conversions(run)))
     if theirs is not None:
         theirs.copy_index(draft / "index")
         (draft / "objects" / "info" / "alternates").write_text(f"{theirs.path('objects')}\n")
@@ -166,6 +177,20 @@ def _settings(run: Run) -> dict[str, str]:
         return {}
     lines = (os.fsdecode(line).partition("\n") for line in listed.split(b"\0") if line)
     return {name.lower(): value for name, _, value in lines}
+
+
+def _conversions(run: Run) -> dict[str, str]:
+    """The filters of the folder's repository, and its conversion of line ends."""
+    try:
+        listed = run("config", "-z", "--get-regexp", r"^(filter\..*|core\.autocrlf)$")
+    except CalledProcessError as error:
+        if error.returncode != 1:  # which means that there is none
+            raise
+        return {}
+    # The last value of core.autocrlf is that of this call.
+    lines = [one for one in listed.split(b"\0") if one.startswith(b"core.autocrlf\n")]
+    found = filters_in(listed) | {"core.autocrlf": ""}
+    return found | (filters_in(lines[-2]) if len(lines) > 1 else {})
 
 
 def _config(home: Path, theirs: Mapping[str, str]) -> str:

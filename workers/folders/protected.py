@@ -49,7 +49,7 @@ AGAIN_S = (0.5, 2.0, 5.0)
 #: Folders of programs that read their own files there: their content is no work, unless a pattern
 #: names them. Bytecode is none in `__pycache__` only: elsewhere Python imports it.
 _BY_PRODUCTS = frozenset(
-    {".git", ".leadhand", ".pytest_cache", ".mypy_cache", ".ruff_cache", "node_modules", ".venv"}
+    {".git", ".pytest_cache", ".mypy_cache", ".ruff_cache", "node_modules", ".venv"}
 )
 _TOKEN = re.compile(r"\*+|\?|\[[!^]?\]?[^\]/]*\]|.", re.DOTALL)
 

@@ -49,8 +49,6 @@ FILES, READ_BYTES = 20_000, 512 * 1024 * 1024
 #: Untracked files of more bytes are not part of a snapshot; so many of them are looked up.
 LARGE = 50_000_000
 _LARGE_FILES = 1_000
-#: Folders that are not part of a snapshot.
-_NOT_WORK = frozenset({".leadhand", ".git"})
 #: Git settings without hooks, daemons, housekeeping and line-ending conversion.
 _PLAIN = (
     "core.fsmonitor=false", "core.untrackedCache=false", "core.hooksPath=/dev/null", "gc.auto=0",
@@ -283,9 +281,9 @@ class Worktree:
         return f"git:{self._git('write-tree', '--missing-ok', *options)}"
 
     @property
-    def objects(self) -> Path | None:
-        """Return the folder with the objects of the snapshots; None without git."""
-        return None if self._found is None else self._found.objects
+    def repository(self) -> PrivateRepository | None:
+        """Return the repository of the snapshots; None without git, or before the first one."""
+        return self._found
 
     @property
     def _nested(self) -> Path:
@@ -310,7 +308,7 @@ class Worktree:
         """Bring the index up to date; a repository in the folder without a commit is left out."""
         self._large_files = self._large()
         large = (f":(exclude,literal){name}" for name in self._large_files)
-        add = ("add", "-A", "--", ".", ":(exclude,glob)**/.leadhand/**", *large)
+        add = ("add", "-A", "--", ".", *large)
         self._add_tracked_by_products(repository)
         try:
             self._git(*add)
@@ -593,7 +591,7 @@ class _Entry(NamedTuple):
 def _walk(folder: Path) -> Iterator[Path]:
     """Every file and link below the folder, in a stable order."""
     for above, names, files in os.walk(folder):
-        names[:] = sorted(one for one in names if one not in _NOT_WORK and not is_by_product(one))
+        names[:] = sorted(one for one in names if one != ".git" and not is_by_product(one))
         links = [name for name in names if Path(above, name).is_symlink()]
         files = [name for name in files if not is_by_product(name)]
         yield from (Path(above, name) for name in sorted([*files, *links]))

@@ -13,8 +13,6 @@ from pathlib import Path
 from workers.workspaces.git import Cancelled, WorkspaceRefused
 from workers.workspaces.layout import Record, read_record, write_record
 
-#: Folders of Leadhand's own, which are no work.
-_OURS = ".leadhand"
 _DRAFT = ".draft"
 _INSTEAD = "a copy per task; make it a git repository, or give `workspace: shared`"
 
@@ -85,7 +83,7 @@ def _copy(origin: Path, draft: Path, cancel: threading.Event, deadline: float) -
         return target
 
     def left_out(folder: str, names: list[str]) -> set[str]:
-        return {name for name in names if name == _OURS or _is_special(Path(folder, name))}
+        return {name for name in names if _is_special(Path(folder, name))}
 
     draft.parent.mkdir(parents=True, exist_ok=True)
     shutil.copytree(origin, draft, symlinks=True, ignore=left_out, copy_function=copy_file)
@@ -101,16 +99,14 @@ def _is_special(path: Path) -> bool:
 
 
 def empty_folders_in(folder: Path) -> Iterator[Path]:
-    """Yields all folders below a folder that hold nothing, without Leadhand's own."""
+    """Yields all folders below a folder that hold nothing."""
     for above, names, files in os.walk(folder):
         if not names and not files and Path(above) != folder:
             yield Path(above)
-        names[:] = [name for name in names if name != _OURS]
 
 
 def files_in(folder: Path) -> Iterator[Path]:
-    """Yields all files and links in a folder, without Leadhand's own files."""
+    """Yields all files and links in a folder."""
     for above, names, files in os.walk(folder):
-        names[:] = [name for name in names if name != _OURS]
         links = [name for name in names if Path(above, name).is_symlink()]
         yield from (Path(above, name) for name in (*files, *links))

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from leadhand.models.git_settings import (
+    LIST_FILTERS,
+    PROGRAMS,
+    filters_in,
+    settings_as_variables,
+)
 from workers.workspaces.git import Git, identity
 from workers.workspaces.layout import read_record, write_record
 from workers.workspaces.repository import is_ancestor
@@ -21,8 +28,13 @@ class Work(NamedTuple):
     """The work of a session as its last doer left it."""
 
     tree: str
-    #: The folder of snapshots that has what the repository does not have of the tree.
+    #: The folder with objects of the tree that the worktree's repository does not have.
     objects: Path
+    #: Variables with which git works in the repository of the snapshots: it has the lists of
+    #: attributes from before the first doer.
+    snapshots: Mapping[str, str]
+    #: The settings by which git converted files then.
+    conversions: Mapping[str, str]
 
 
 def keep_work(git: Git, path: Path, work: Work | None, message: str) -> str:
@@ -54,13 +66,13 @@ def commit_tree(git: Git, path: Path, work: Work, message: str) -> str:
 
     The files of the worktree stay as they are. Repeat it after a kill. Raises GitFailed.
     """
-    here = git.at(path)
+    here = git.at(path).within(_pinned(git.at(path), work.conversions))
     alternates = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": _quoted(work.objects)}
     head = here("rev-parse", "HEAD")
     merged = _merged_heads(here)
     with tempfile.TemporaryDirectory(prefix="leadhand-") as drafts:
         index = {"GIT_INDEX_FILE": str(Path(drafts) / "index")}
-        whole = _storable(here.within({**alternates, **index}), head, work.tree)
+        whole = _storable(here.within({**alternates, **index}), head, work)
     if merged or whole != here("rev-parse", "HEAD^{tree}"):
         parents = [part for one in (head, *merged) for part in ("-p", one)]
         known = here.within(alternates)
@@ -73,14 +85,14 @@ def commit_tree(git: Git, path: Path, work: Work, message: str) -> str:
     return here("rev-parse", "HEAD")
 
 
-def _storable(here: Git, head: str, tree: str) -> str:
+def _storable(here: Git, head: str, work: Work) -> str:
     """The tree as `git add` would store it: a snapshot runs no filters, and has files as they are.
 
     A submodule that is not filled is not in a snapshot either, and stays.
     """
-    here("read-tree", tree)
-    changes = list(_changes(here, head, tree))
-    converted = _converted(here, [one.path for one in changes if one.mode in _FILES])
+    here("read-tree", work.tree)
+    changes = list(_changes(here, head, work.tree))
+    converted = _Conversions(here, work).of([one for one in changes if one.mode in _FILES])
     lines: list[str] = []
     files = [one.path for one in changes if one.id != _NULL]
     for one in changes:
@@ -88,9 +100,7 @@ def _storable(here: Git, head: str, tree: str) -> str:
         if is_gone and (here.folder / one.path).is_dir() and not _has_below(files, one.path):
             lines.append(f"{_GITLINK} {one.old_id}\t{one.path}\0")
         elif one.path in converted:
-            content = here.run("cat-file", "blob", one.id)[1]
-            stored = here("hash-object", "-w", "--stdin", "--path", one.path, given=content)
-            lines.append(f"{one.mode} {stored}\t{one.path}\0")
+            lines.append(f"{one.mode} {converted[one.path]}\t{one.path}\0")
     if lines:
         here("update-index", "-z", "--index-info", given="".join(lines))
     return here("write-tree")
@@ -109,20 +119,59 @@ def _changes(here: Git, head: str, tree: str) -> Iterator[_Change]:
             yield _Change(mode, id_, next(parts), old_mode, old_id)
 
 
-def _converted(here: Git, paths: list[str]) -> frozenset[str]:
-    """Those of the files whose content a filter, or core.autocrlf, changes when they are stored."""
-    if here.ask("config", "core.autocrlf") in ("true", "input"):
-        return frozenset(paths)
-    drivers = (here.ask("config", "--name-only", "--get-regexp", r"^filter\.") or "").splitlines()
-    if not drivers or not paths:
-        return frozenset()
+class _Conversions:
+    """Stores files as `git add` did in the repository before the first doer.
+
+    `here` has the filters of then. Filters and attributes that were set since then are a doer's:
+    they would make other content of what the checkers have judged.
+    """
+
+    def __init__(self, here: Git, work: Work) -> None:
+        self._line_ends = work.conversions.get("core.autocrlf", "")
+        names = (name for name in work.conversions if name.startswith("filter."))
+        self._drivers = {name.rpartition(".")[0].removeprefix("filter.") for name in names}
+        self._theirs = here
+        ends = settings_as_variables([("core.autocrlf", self._line_ends)], {})
+        self._recorded = here.within({**work.snapshots, **(ends if self._line_ends else {})})
+
+    def of(self, changes: Sequence[_Change]) -> dict[str, str]:
+        """Return the ids of the stored contents of those files that git converts."""
+        if not changes or not (self._drivers or self._line_ends in ("true", "input")):
+            return {}
+        paths = [one.path for one in changes]
+        attributes, now = _attributes(self._recorded, paths), _attributes(self._theirs, paths)
+        found: dict[str, str] = {}
+        for one in changes:
+            has_filter = attributes[one.path].get("filter") in self._drivers
+            if has_filter and attributes[one.path] == now[one.path]:
+                found[one.path] = _stored(self._theirs, one)
+            elif not has_filter and self._line_ends in ("true", "input"):
+                found[one.path] = _stored(self._recorded, one)
+        return found
+
+
+def _pinned(here: Git, filters: Mapping[str, str]) -> dict[str, str]:
+    """Variables with which git has these filters, and no others."""
+    now = filters_in(os.fsencode(here.ask(*LIST_FILTERS) or ""))
+    pinned = {name: "" for name in now if name.rpartition(".")[2] in PROGRAMS}
+    pinned |= {name: "false" for name in now if name.endswith(".required")}
+    pinned |= {name: value for name, value in filters.items() if name != "core.autocrlf"}
+    return settings_as_variables([*pinned.items()], {})
+
+
+def _stored(git: Git, one: _Change) -> str:
+    content = git.run("cat-file", "blob", one.id)[1]
+    return git("hash-object", "-w", "--stdin", "--path", one.path, given=content)
+
+
+def _attributes(git: Git, paths: Sequence[str]) -> dict[str, dict[str, str]]:
+    """The attributes of each file, as the index has them."""
     given = "".join(f"{path}\0" for path in paths)
-    words = here("check-attr", "--cached", "-z", "--stdin", "filter", given=given).split("\0")
-    return frozenset(
-        path
-        for path, _, driver in zip(words[::3], words[1::3], words[2::3], strict=False)
-        if any(one.startswith(f"filter.{driver}.") for one in drivers)
-    )
+    words = git("check-attr", "--cached", "-z", "--stdin", "-a", given=given).split("\0")
+    found: dict[str, dict[str, str]] = {path: {} for path in paths}
+    for path, name, value in zip(words[::3], words[1::3], words[2::3], strict=False):
+        found[path][name] = value
+    return found
 
 
 def _merged_heads(here: Git) -> list[str]:

@@ -189,13 +189,13 @@ def test_documents_name_by_products_and_large_files_are_none_of_the_work(
     git(repo, "add", "tracked")
     git(repo, "commit", "-qm", "large")
     more = f"head -c {worktree.LARGE + 1} /dev/zero > large; echo x >> tracked"
-    doer = {"command": f"mkdir -p out/sub; touch out/sub/x .env a; {more}"}
+    doer = {"command": f"mkdir -p out/sub .leadhand; touch out/sub/x .env a .leadhand/x; {more}"}
     session = submit(sessions, repo, "touch out/y b.log", doer=doer, leave_out=["out/", "*.log"])
     (entry,) = sessions.engine.queries.ledger(session).items
     assert entry.changed_by_checkers is None
     assert entry.left_out == ["b.log", "large", "out/"]
     changed = git(repo, "diff", "--name-only", f"main..leadhand/{session}").splitlines()
-    assert changed == [".env", "a", "tracked"]
+    assert changed == [".env", ".leadhand/x", "a", "tracked"]
     evidence = sessions.engine.queries.result(session).evidence
     assert evidence is not None
     assert evidence.left_out == entry.left_out

@@ -93,6 +93,7 @@ CHEATS = {
         "mkdir node_modules; touch node_modules/conftest.py; ln -s node_modules lib",
         "lib/conftest.py (created)",
     ),
+    "hides one in .leadhand": ("mkdir .leadhand; touch .leadhand/conftest.py", ".leadhand/conf"),
     "plants bytecode": ("echo x > tests/helper.pyc", "tests/helper.pyc (created)"),
     "makes it executable": ("chmod +x tests/test_a.py", "tests/test_a.py (changed)"),
     "replaces it by a pipe": ("rm conftest.py; mkfifo conftest.py", "conftest.py (changed)"),

@@ -46,8 +46,10 @@ class OneHome:
         """The worktree as it is now, as it is recorded after a doer."""
         tree = Worktree(self.home.path, self.snapshots)
         digest = str(tree.snapshot())
-        assert tree.objects is not None
-        return Work(digest.removeprefix("git:"), tree.objects)
+        kept = tree.repository
+        assert kept is not None
+        tree_id = digest.removeprefix("git:")
+        return Work(tree_id, kept.objects, kept.variables, kept.conversions)
 
     def close(self, message: str = "Do it", work: Work | None = None) -> str:
         return close_folder(self.git, self.home, message, work)

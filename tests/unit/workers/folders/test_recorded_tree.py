@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.workers.folders.repositories import git
+from tests.unit.workers.folders.repositories import ENV, git
 from tests.unit.workers.folders.session_homes import BRANCH, OneHome
 from workers.workspaces.git import WorkspaceRefused
 
@@ -144,6 +144,34 @@ def test_files_are_stored_as_git_add_stores_them(
     shown = ["git", "cat-file", "blob", f"{commit}:data.big"]
     assert subprocess.run(shown, cwd=one.origin, check=True, capture_output=True).stdout == stored
     assert status(one) == set()
+
+
+@pytest.mark.parametrize(
+    ("tampers", "stored"),
+    [
+        ("git config filter.large.clean 'echo evil'", b"BIG\n"),
+        ("git config filter.large.process false", b"big\n"),  # it cannot be unset: as judged
+        ("git config filter.new.clean 'echo evil'", b"BIG\n"),
+        ("echo '*.big filter=other' > $(git rev-parse --git-path info/attributes)", b"big\n"),
+        ("git config core.autocrlf true", b"BIG\n"),
+    ],
+)
+def test_filters_that_a_doer_sets_change_nothing_of_what_was_judged(
+    one: OneHome, tampers: str, stored: bytes
+) -> None:
+    one.user_commits(".gitattributes", "*.big filter=large\n*.new filter=new\n")
+    git(one.origin, "config", "filter.large.clean", "tr a-z A-Z")
+    git(one.origin, "config", "filter.other.clean", "echo evil")
+    one.open()
+    one.work()  # before the doer
+    one.write("data.big", "big\n")
+    one.write("data.new", "lines\r\n")
+    subprocess.run(tampers, cwd=one.home.cwd, check=True, env=ENV, shell=True)
+    commit = one.close("Do it", one.work())
+    shown = ["git", "cat-file", "--batch=%(objectsize)"]
+    names = f"{commit}:data.big\n{commit}:data.new\n".encode()
+    found = subprocess.run(shown, cwd=one.origin, check=True, capture_output=True, input=names)
+    assert found.stdout == b"4\n" + stored + b"\n7\nlines\r\n\n"
 
 
 def test_unfilled_submodule_stays(one: OneHome, tmp_path: Path) -> None:
