@@ -83,9 +83,6 @@ def test_without_git_a_folder_has_a_digest_of_names_and_contents(folder: Path, s
     first = tree.snapshot()
     assert str(first).startswith("files:")
     assert tree.snapshot() == first
-    (folder / ".leadhand").mkdir()
-    (folder / ".leadhand" / "state").write_text("ours")
-    assert tree.snapshot() == first
     seen = {first}
     for change in (
         lambda: (folder / "two.txt").write_text(""),
@@ -113,8 +110,6 @@ def test_git_says_what_counts_as_work(repo: Path, shelf: Path) -> None:
     first = tree.snapshot()
     assert first == f"git:{git(repo, 'rev-parse', 'HEAD^{tree}').strip()}"
     (repo / "ignored").write_text("x")
-    (repo / ".leadhand").mkdir()
-    (repo / ".leadhand" / "state").write_text("ours")
     assert tree.snapshot() == first
     (repo / "new.txt").write_text("new\n")
     (repo / "one.txt").unlink()
