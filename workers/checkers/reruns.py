@@ -89,7 +89,10 @@ def _verdict(ran: Sequence[CommandRun], verdicts: Sequence[Outcome], note: str) 
         flips = flipping(ran)
         which = f": {listed(flips)} did not end the same way" if flips else ""
         text = f"Flaky: {greens} of {len(runs)} runs on the same work passed{which}."
+        # That of a green run says which tests are gone since before the work.
+        warnings = dict.fromkeys(one.warning for one in verdicts if one.warning)
         changes |= {
+            "warning": "\n".join(warnings) or None,
             "text": cut(f"{text}\n\n{first.text}", TEXT_LIMIT),
             "decided_by": "flaky",
             "flaky": flips,
