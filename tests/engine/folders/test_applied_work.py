@@ -267,7 +267,9 @@ git add linked; git -c user.name=a -c user.email=a@b commit -qm link
 
 def test_repository_that_the_doer_makes_arrives_as_files(repo: Repository) -> None:
     names = ["with", "without", "with/within", "linked"]
-    session = repo.spawn(NESTS, {"name": "made", "command": "test -e without/file; rm with/file"})
+    clean = {"command": "test -e without/file && test -e with/within/file", "clean": True}
+    beside = {"name": "made", "command": "test -e without/file; rm with/file"}
+    session = repo.spawn(NESTS, beside, clean)
     warnings = repo.engine.queries.session(session).warnings
     assert any("whose files are in the commit without their history: " in one for one in warnings)
     view = repo.apply(session)

@@ -108,3 +108,44 @@ def test_bytecode_in_place_of_a_protected_source_is_tampering(
     )
     why = sessions.reason(session)
     assert "test_calc.py (deleted), test_calc.pyc (created)" in why
+
+
+#: A module in place of the one that is judged, and how Python comes to run a planted file.
+INSTEAD = (
+    "import sys, types; one = types.ModuleType('calc'); one.add = lambda a, b: a + b;"
+    " sys.modules['calc'] = one\n"
+)
+RUN_BY = {
+    "sitecustomize.py": f"PYTHONPATH=. {sys.executable} -c 'import test_calc'",
+    ".venv/evil.pth": f'{sys.executable} -c \'import site; site.addsitedir(".venv");'
+    " import test_calc'",
+}
+
+
+@pytest.mark.parametrize(
+    ("planted", "more", "end"),
+    [
+        ("sitecustomize.py", {}, "completed"),
+        ("sitecustomize.py", {"protected": ["sitecustomize.py"]}, "tampered"),
+        (".venv/evil.pth", {}, "completed"),
+        (".venv/evil.pth", {"protected": [".venv/"]}, "tampered"),
+        (".venv/evil.pth", {"clean": True}, "max_iterations"),
+    ],
+)
+def test_file_that_python_runs_at_its_start_is_named_protected_or_not_in_a_clean_folder(
+    sessions: Sessions, repo: Path, planted: str, more: dict[str, object], end: str
+) -> None:
+    (repo.parent / "planted").write_text(INSTEAD)
+    doer = f"mkdir -p .venv; cp ../planted {planted}"
+    checker = {"command": RUN_BY[planted], "clean": "clean" in more}
+    session = sessions.submit(
+        repo, doer={"command": doer}, checkers=[checker], max_iterations=1,
+        protected=more.get("protected", ()),
+    )  # fmt: skip
+    if end != "completed":
+        assert end in sessions.reason(session)
+        return
+    assert sessions.status(session) == "completed", sessions.reason(session)
+    evidence = sessions.engine.queries.result(session).evidence
+    assert evidence is not None
+    assert evidence.checker_changed == ([planted] if planted == "sitecustomize.py" else [])
