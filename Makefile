@@ -4,8 +4,9 @@
 PYTHON ?= python3
 # Tests start a thousand processes; each would compile all modules anew.
 unexport PYTHONDONTWRITEBYTECODE
-# Of the tests: many wait for processes, so that five on two cores are not too many.
-WORKERS ?= 5
+# Of the tests: many wait for processes, so that four on two cores are not too many. Each collects all
+# tests, which takes half a minute of CPU.
+WORKERS ?= 4
 BENCH ?=
 AGENT ?=
 
@@ -141,7 +142,7 @@ test-slow: setup-dev agents ## the tests that take minutes, which `make test` le
 	$(PY) -m pytest -n $(WORKERS) -m slow
 
 faults: setup-dev ## plant faults in the state machine, which the properties must catch, and break a fleet
-	$(PY) -m pytest -n $(WORKERS) -m "faults and not slow"
+	$(PY) -m pytest -n $(WORKERS) -m "faults and not slow" tests/model tests/chaos
 
 FUZZ_SEED = $(or $(SEED),$(shell $(PY) -c "import secrets; print(secrets.randbelow(2**32))"))
 

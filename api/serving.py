@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
@@ -24,7 +23,6 @@ from leadhand.contract.operations import OPERATIONS
 from leadhand.models.views import PlanView, SessionView
 
 A = TypeVar("A")
-_PARAMETER = re.compile(r"\{(\w+)(?::([^}]*))?\}")
 
 #: One in so many of the event streams that a process serves may be claims that wait: each waiting
 #: claim has a thread.
@@ -107,7 +105,7 @@ def add_routes(flask: Flask, engine: Engine) -> None:
     for operation in OPERATIONS.values():
         handler, reads = _HANDLERS[operation.name]
         flask.add_url_rule(
-            _PARAMETER.sub(_converter, operation.path),
+            operation.path_with(_converter),
             operation.name,
             _view(operation, handler, reads or operation.body, engine),
             methods=[operation.method],
@@ -122,9 +120,8 @@ def carry_out(
     return handler(engine, call, asked)
 
 
-def _converter(found: re.Match[str]) -> str:
+def _converter(name: str, kind: str) -> str:
     """A parameter as Flask has it; the ids of sessions have a converter of their own."""
-    name, kind = found[1], found[2]
     return f"<{kind or ('session' if name == 'session' else 'string')}:{name}>"
 
 

@@ -82,7 +82,7 @@ def build_document() -> Schema:
     shapes = Shapes(OPERATIONS.values())
     paths: dict[str, Schema] = {}
     for one in OPERATIONS.values():
-        of_path = paths.setdefault(one.template, {})
+        of_path = paths.setdefault(one.path_with(lambda name, _: f"{{{name}}}"), {})
         of_path[one.method.lower()] = _operation(one, shapes, made)
     return {
         "openapi": "3.1.0",

@@ -13,8 +13,6 @@ from leadhand.models.patterns import AGENT_SESSION, NAME, SHARED_NAME, form_of
 from leadhand.models.problems import Kind
 from leadhand.models.stacks import ACTIVE, WORKFLOW_ID
 
-_PARAMETER = re.compile(r"\{(\w+)(?::[^}]*)?\}")
-
 
 def path_of(operation: Operation[Any], *values: str) -> str:
     """Returns the path of an operation with the values of its parameters, in their order.
@@ -33,7 +31,7 @@ def path_of(operation: Operation[Any], *values: str) -> str:
         refusal = None if check is None else check(given[name], given)
         if refusal is not None:
             raise refusal
-    return _PARAMETER.sub(lambda found: quote(given[found[1]], safe=""), operation.path)
+    return operation.path_with(lambda name, _: quote(given[name], safe=""))
 
 
 def _session(value: str, _: Mapping[str, str]) -> Refused | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
@@ -99,7 +99,6 @@ class Operation(Generic[A]):
         """Returns the parameters of the path, with their kind (`path`, `any(...)`) or ''."""
         return dict(_PARAMETER.findall(self.path))
 
-    @property
-    def template(self) -> str:
-        """Returns the path with the names of its parameters alone, as OpenAPI has it."""
-        return _PARAMETER.sub(r"{\1}", self.path)
+    def path_with(self, form: Callable[[str, str], str]) -> str:
+        """Returns the path, with a text that `form` makes of name and kind for each parameter."""
+        return _PARAMETER.sub(lambda found: form(found[1], found[2] or ""), self.path)

@@ -85,7 +85,7 @@ DECIDE = Operation[Decision](
     summary="Accept or refuse a task that a child session proposed",
     responses=(replies(PlanView, "The plan with the decision.", headers=_ETAG),),
     scope=Scope.CONTROL,
-    body=Decision, body_required=True, refuses=(409,),
+    body=Decision, body_required=True, headers=("If-Match",), refuses=(409, 412),
 )  # fmt: skip
 
 
