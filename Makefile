@@ -146,9 +146,9 @@ faults: setup-dev ## plant faults in the state machine, which the properties mus
 
 FUZZ_SEED = $(or $(SEED),$(shell $(PY) -c "import secrets; print(secrets.randbelow(2**32))"))
 
-fuzz: setup-dev ## make up EXAMPLES (60) requests of each kind by SEED (any), with tokens that may all or little
+fuzz: setup-dev ## make up EXAMPLES (60) requests of each kind (PATHS=REGEX for some) by SEED (any), with tokens that may all or little
 	@seed=$(FUZZ_SEED); echo "SEED=$$seed"; $(PY) -m pytest -n $(WORKERS) --timeout 1800 tests/contract/test_description.py \
-	  -k "few and (as_it_is_described or only_read)" --api-seed $$seed --api-examples $(or $(EXAMPLES),60)
+	  -k "few and (as_it_is_described or only_read)" --api-seed $$seed --api-examples $(or $(EXAMPLES),60) --api-paths "$(or $(PATHS),/)"
 
 bench: setup $(VENV)/bench.stamp ## measure beside plain Celery, Dramatiq and a bare loop (BENCH="--rounds 1 --no-many" for a short look)
 	$(PY) -m benchmarks $(BENCH)

@@ -135,7 +135,10 @@ def effort(request: pytest.FixtureRequest) -> list[str]:
     seed = request.config.getoption("--api-seed", default=None)
     if seed is None:
         return [*request.param, "--generation-deterministic"]
-    return ["--max-examples", request.config.getoption("--api-examples"), "--seed", seed]
+    asked = request.config.getoption
+    # Values at their limits are the same for each seed: the slow test has them.
+    paths = ["--include-path-regex", asked("--api-paths"), "--phases", "fuzzing,stateful"]
+    return [*paths, "--max-examples", asked("--api-examples"), "--seed", seed]
 
 
 @contextmanager
