@@ -166,6 +166,8 @@ class CheckRound:
     def _put_git_back(self) -> list[str]:
         """Put HEAD, its branch and the index back; return what was changed, in words."""
         state = GitState(self._tree)
+        if state.is_missing():
+            self.why_not = self.why_not or "other_host"
         moved = state.changes()
         if moved:
             self._note_earlier([], moved)

@@ -58,6 +58,13 @@ class GitState:
                 _copy(home / name, self._shelf / name)
             (self._shelf / _FACTS).write_text(json.dumps(facts))
 
+    def is_missing(self) -> bool:
+        """Whether nothing was kept of a linked worktree here, as its doer worked on another host."""
+        try:
+            return not (self._shelf / _FACTS).exists() and self._home() is not None
+        except (OSError, subprocess.SubprocessError):
+            return False
+
     def changes(self) -> list[str]:
         """Return what differs from the kept state, in words; nothing without one."""
         found = self._compare()

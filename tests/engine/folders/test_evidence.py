@@ -155,3 +155,38 @@ def test_work_that_was_not_accepted_has_no_evidence(sessions: Sessions, repo: Pa
         repo, doer={"command": "true"}, checkers=["false"], max_iterations=1
     )  # fmt: skip
     assert sessions.engine.queries.result(session).evidence is None
+
+
+@pytest.mark.parametrize(
+    ("checker", "further", "end"),
+    [
+        ("true", None, ""),
+        ("git add a; git -c user.name=a -c user.email=a@b commit -qm x", None, ""),
+        ("touch probe", None, "that was judged (tree"),
+        ("true", "isolated", "its folder cannot be compared with the work: other_host"),
+        ("true", "clean", "its folder cannot be set to the work: its files are no longer stored"),
+    ],
+)
+def test_work_that_another_host_has_recorded_is_accepted_as_it_is_or_not_at_all(
+    sessions: Sessions, repo: Path, tmp_path: Path, checker: str, further: str | None, end: str
+) -> None:
+    """The worktree is shared by the hosts of a place, and the snapshots of the doer are not."""
+    moves = f"{checker}; mv {tmp_path}/spill/*/work {tmp_path}/elsewhere"
+    checkers: list[object] = [{"name": "moves", "command": moves}]
+    if further:
+        checkers.append({"name": "next", "command": "true", further: True})
+    session = sessions.submit(
+        repo, doer={"command": "echo work > a"}, checkers=checkers, worktree=True, baseline=False
+    )
+    view = sessions.engine.queries.session(session)
+    assert (view.status == "completed") == (end == ""), view.reason
+    reason, texts = sessions.engine.queries.result(session).reason, list[str]()
+    while reason is not None:
+        texts.append(reason.text)
+        reason = reason.beneath
+    assert end in "\n".join(texts)
+    if end == "":
+        assert git(repo, "show", f"leadhand/{session}:a") == "work"
+        found = sessions.engine.queries.result(session).evidence
+        assert found is not None
+        assert found.not_compared == "other_host"
