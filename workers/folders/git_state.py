@@ -59,7 +59,7 @@ class GitState:
             (self._shelf / _FACTS).write_text(json.dumps(facts))
 
     def is_missing(self) -> bool:
-        """Whether nothing was kept of a linked worktree here, as its doer worked on another host."""
+        """Whether nothing was kept of a linked worktree: its doer worked on another host."""
         try:
             return not (self._shelf / _FACTS).exists() and self._home() is not None
         except (OSError, subprocess.SubprocessError):
