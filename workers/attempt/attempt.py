@@ -508,8 +508,7 @@ def _with_redacted_output(task: BodyTask) -> BodyTask:
 
 def _nonces() -> Iterator[str]:
     """Unique words: no other process uses them, and this one uses each once. Not secret."""
-    mine = secrets.token_hex(6)
-    return (f"{mine}-{number}" for number in count(1))
+    return map(f"{secrets.token_hex(6)}-{{}}".format, count(1))
 
 
 def _caller(work: Work) -> step_tokens.Caller:
