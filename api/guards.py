@@ -9,7 +9,7 @@ from api.folder import folder_of_command
 from api.serving import Call, serves
 from app.engine import Engine
 from app.errors import InvalidDocument
-from app.operations.guards.program import Guarded
+from app.operations.guards import Guarded
 from leadhand.contract import guards
 from leadhand.models.guards import AgentEvent, StopReport
 from leadhand.models.patterns import AGENT_SESSION, form_of

@@ -19,7 +19,7 @@ from api.serving import Call, serves
 from app.domain.stack_errors import WorkflowUnknown
 from app.engine import Engine
 from app.errors import InvalidDocument
-from app.operations.stacks.changes import NewWorkflow, StackCall
+from app.operations.stacks import NewWorkflow, StackCall
 from app.queries.stacks import WorkflowFilter
 from app.store.stacks import StackReads
 from leadhand.contract import stacks

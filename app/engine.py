@@ -16,8 +16,9 @@ from app.domain.ports import Carrier
 from app.errors import InvalidDocument
 from app.fleet.definition_files import DefinitionFiles
 from app.fleet.troubles import Troubles
+from app.operations.annotations import Annotations
 from app.operations.answers import Answers
-from app.operations.artifacts.uploads import Uploads
+from app.operations.artifacts import Uploads
 from app.operations.attempts import Attempts
 from app.operations.audit import Audit
 from app.operations.bulk import Bulk
@@ -29,10 +30,10 @@ from app.operations.expiry import Expiry
 from app.operations.folders.audits import FolderAudits
 from app.operations.folders.known import FolderIndex
 from app.operations.folders.own_folders import OwnFolders
-from app.operations.guards.guards import Guards
+from app.operations.guards import Guards
 from app.operations.inbox import Inbox
 from app.operations.limits import Limits
-from app.operations.local_steps.local_work import LocalWork
+from app.operations.local_work import LocalWork
 from app.operations.migrate import Migration
 from app.operations.named_locks import NamedLocks
 from app.operations.outbox import Outbox
@@ -41,9 +42,8 @@ from app.operations.planning.facts import PlanFacts
 from app.operations.planning.plans import Plans
 from app.operations.planning.progress import PlanProgress
 from app.operations.registry import Registry
-from app.operations.retention.annotations import Annotations
 from app.operations.spawn import Spawner
-from app.operations.stacks.changes import Stacks
+from app.operations.stacks import Stacks
 from app.operations.step_verbs.fork import Forks
 from app.operations.step_verbs.rerun import Reruns
 from app.operations.step_verbs.retry import Retry

@@ -25,7 +25,7 @@ LeadhandError
 ├── TokenUnknown            no token has this id
 ├── QuotaPassed             the token's sessions have used up its quota
 ├── LabelTaken              another active session has the label
-├── TreeLimitReached        a tree of sessions has no room for a child (domain/tree_limits)
+├── TreeLimitReached        a tree of sessions has no room for a child (operations/create_errors)
 ├── SettingInvalid          a setting cannot be used
 ├── SchemaDiffers           another version wrote the store, in another form
 ├── SecretDiffers           the process' secret differs from the fleet's

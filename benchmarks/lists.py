@@ -22,7 +22,7 @@ from redis import Redis
 from app.compiler import compile_document
 from app.engine import Engine
 from app.operations.submit import About
-from app.queries.filters import SessionFilter
+from app.queries.listing import SessionFilter
 from app.settings import Settings
 from app.store.store import Store, connect
 from benchmarks.cost import Queue, read_counters

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from pydantic import JsonValue
 
-from app.compiler.branches import start_beside
 from app.compiler.flow_nodes import (
     limits_of,
     literals,
@@ -437,3 +436,20 @@ def _is_by_agent(node: Step) -> bool:
     """Whether an agent works, or decides: it may change files then, too."""
     decides = node.action in (Action.BREAK, Action.DECIDE)
     return node.action is Action.AGENT or (decides and node.queue == "agents")
+
+
+def start_beside(nodes: Sequence[Node], before: tuple[str, ...]) -> list[Node]:
+    """Makes a branch of nodes start in parallel: its first ones wait only for the nodes `before`.
+
+    A node without `needs` waits for the one before it, which is in another branch for the first.
+    """
+    ids = {node.id for node in nodes}
+    placed = list[Node]()
+    for number, node in enumerate(nodes):
+        needs = node.needs
+        if needs is None:
+            needs = before if number == 0 else (nodes[number - 1].id,)
+        elif not ids.issuperset(needs):
+            needs = before
+        placed.append(node.model_copy(update={"needs": needs}))
+    return placed

@@ -8,10 +8,12 @@ from typing import NamedTuple
 from pydantic import JsonValue
 
 from app.compiler.node_ids import node_id
-from app.compiler.session_nodes import session_node
-from app.compiler.tool_nodes import ToolNode, tool_node
+from app.compiler.subflows import literals
+from app.compiler.tool_nodes import CHILD_S, ToolNode, tool_node
+from app.compiler.workflow import compile_loop, compile_workflow
 from app.domain.graphs import ITEMS
 from app.domain.program import LOCAL, Action, Program, RetryPolicy, Step, Template
+from app.domain.references import literal
 from app.domain.routing import MAX_WIDTH
 from app.errors import InvalidDocument, SeveralInvalid
 from leadhand.graphs.documents import GraphDocument, GraphStep
@@ -27,6 +29,7 @@ from leadhand.graphs.references import (
     target_of,
     value_at,
 )
+from leadhand.models.documents import LoopDocument, WorkflowDocument
 from leadhand.models.tool_names import is_local_tool
 
 _ITEMS_TIMEOUT_S = 60.0
@@ -247,3 +250,29 @@ class _Compiler:
 def _inputs_of(step: GraphStep, called: ToolNode) -> dict[str, JsonValue]:
     expect: dict[str, JsonValue] = {} if step.expect is None else {"expect": step.expect}
     return {**called.inputs, **expect}
+
+
+def session_node(
+    path: str, session: LoopDocument | WorkflowDocument, graph: GraphDocument
+) -> ToolNode:
+    """Returns the fields of a graph step that runs a loop or workflow as a child session.
+
+    The child works in the folder and place of the graph. Its texts for agents are the
+    arguments of the step, filled in when it starts. Raises InvalidDocument for a session that
+    could not be created.
+    """
+    try:
+        compile_loop(session) if isinstance(session, LoopDocument) else compile_workflow(session)
+    except InvalidDocument as error:
+        raise InvalidDocument(f"{path}.{error.field}", error.value, error.hint) from None
+    own = session.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
+    around = graph.model_dump(mode="json", include={"priority", "cwd", "place"}, exclude_none=True)
+    return ToolNode(
+        Action.CHILD,
+        {
+            "session": literal(session.kind),
+            "document": literals({**own, "kind": session.kind, **around}),
+        },
+        folder=False,
+        timeout_s=CHILD_S,
+    )

@@ -33,11 +33,11 @@ from app.fleet.placement import check_roots, other_home
 from app.fleet.tools import tools_in
 from app.history.flow_points import is_flow
 from app.history.snapshot import Snapshot
-from app.operations.planning.exits import check_exit
 from app.operations.registry import Registry
 from app.operations.submission.definitions import SubmitDefinitions
 from app.operations.transitions import Transitions
 from app.queries.fleet import Fleet
+from app.queries.phases import Phases
 from app.queries.sessions import Queries
 from app.resume.iteration_limits import check_ceiling, check_open_loops, loops_opened, open_loops
 from app.resume.plan import point_address, rewind_failed, rewind_to, rewind_to_failure
@@ -465,3 +465,13 @@ def _refusal_hint(verb: str, status: str) -> str:
     if status == "superseded":
         return "the step that asks no longer runs"
     return "it has ended" if status in ("completed", "exited", "aborted") else "wait for its end"
+
+
+def check_exit(store: Store, ref: SessionRef) -> None:
+    """Raises ControlRefused if an active session is in a phase in which it must not exit."""
+    fields = store.fields(ref)
+    if fields.get("status") != SessionStatus.ACTIVE:
+        return  # the transition says what is wrong
+    phase = Phases(store).view(ref, fields)
+    if phase is not None and phase.may_end == "block":
+        raise ControlRefused(ref.id, "exit", fields["status"], phase.text)

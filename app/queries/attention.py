@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
+from app.domain.attention import Facts, Need, Question, Used, needs_attention
 from app.domain.clock import iso
 from app.domain.ids import SessionRef
-from app.domain.people.attention import Facts, Need, Question, Used, needs_attention
 from app.domain.plans import parse_plan
 from app.domain.records import StepRecord
 from app.domain.states import SessionStatus

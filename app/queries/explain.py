@@ -23,9 +23,9 @@ from app.history.written_names import written_name
 from app.queries.fleet import Depths
 from app.queries.outputs import newest_troubles
 from app.queries.presenters import budget_lines, own_folder_view
-from app.queries.recovery.suggestions import Ended, suggestions
 from app.queries.shared import named_waits
 from app.queries.shown_status import shown_status
+from app.queries.suggestions import Ended, suggestions
 from app.queries.wait_reasons import (
     LOOKS_FIRST,
     Ahead,

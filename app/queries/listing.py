@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import heapq
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 from itertools import islice, takewhile
 from typing import NamedTuple
 
@@ -12,9 +14,8 @@ from pydantic import JsonValue
 from app.domain.ids import SessionRef
 from app.domain.states import SessionStatus
 from app.errors import KeyDamaged
-from app.queries import filters
 from app.queries.cursors import decode_cursor, encode_cursor, invalid_cursor
-from app.store.session_index import Period, Place
+from app.store.session_index import Period, Place, folder_fact
 from app.store.store import Store
 from leadhand.contract.sessions import SessionFilter
 from leadhand.models.views import Page, SessionView
@@ -115,13 +116,11 @@ class Listing:
                     yield Examined(place, damaged=True)
                     continue
                 if place.session not in known:
-                    self._index.unlist(place, filters.facts_of(wanted))
+                    self._index.unlist(place, facts_of(wanted))
                     continue
                 ref, fields = known[place.session]
                 try:
-                    meant = filters.matches(wanted, fields) and self._has_status(
-                        wanted, ref, fields
-                    )
+                    meant = matches(wanted, fields) and self._has_status(wanted, ref, fields)
                 except KeyDamaged:
                     yield Examined(place, damaged=True)
                 else:
@@ -140,14 +139,14 @@ class Listing:
     def _places(self, wanted: SessionFilter, before: Place) -> Iterator[Place]:
         """Yields the positions of all sessions that may match, newest first."""
         places = self._smallest(wanted, before)
-        return takewhile(lambda place: place.at >= filters.first_ms(wanted), places)
+        return takewhile(lambda place: place.at >= first_ms(wanted), places)
 
     def _smallest(self, wanted: SessionFilter, before: Place) -> Iterator[Place]:
         """The index with the fewest sessions in the period of the filter, or a merge of such."""
         stored = {SessionStatus.ACTIVE if word == "waiting" else word for word in wanted.status}
-        statuses, facts = sorted(stored), filters.facts_of(wanted)
+        statuses, facts = sorted(stored), facts_of(wanted)
         if facts:
-            period = Period(filters.first_ms(wanted), before)
+            period = Period(first_ms(wanted), before)
             sizes = self._index.sizes(period, statuses=statuses, facts=facts)
             others = sizes.statuses if statuses else sizes.sessions
             fact = min(facts, key=sizes.facts.__getitem__)
@@ -159,8 +158,8 @@ class Listing:
 
 def _start(wanted: SessionFilter, cursor: str | None) -> Place:
     """The position before which the list starts."""
-    end_ms = filters.end_ms(wanted)
-    end = Place(_FAR if end_ms is None else float(end_ms), "")
+    last_ms = end_ms(wanted)
+    end = Place(_FAR if last_ms is None else float(last_ms), "")
     return end if cursor is None else min(end, decode_place(cursor))
 
 
@@ -171,3 +170,52 @@ def decode_place(cursor: str) -> Place:
             return Place(float(at), session)
         case _:
             raise invalid_cursor(cursor)
+
+
+def facts_of(wanted: SessionFilter) -> dict[str, str]:
+    """Returns the filter's set values of kind, label, name and folder, for an index lookup."""
+    folder = None if wanted.folder is None else folder_fact(wanted.folder)
+    given = {"kind": wanted.kind, "label": wanted.label, "name": wanted.name, "folder": folder}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def matches(wanted: SessionFilter, fields: Mapping[str, str]) -> bool:
+    """Whether a session's fields match; the caller checks its status and creation time."""
+    archived = wanted.archived == "any" or (wanted.archived == "only") == ("archived" in fields)
+    return (
+        archived
+        and wanted.kind in (None, fields.get("kind"))
+        and wanted.name in (None, fields.get("name"))
+        and wanted.label in (None, fields.get("label"))
+        and (wanted.folder is None or _is_in(fields.get("listed_in", ""), wanted.folder))
+        and (wanted.reason is None or wanted.reason == _within(fields.get("reason"), "code"))
+        and (wanted.parent is None or wanted.parent == _within(fields.get("parent"), "session"))
+    )
+
+
+def first_ms(wanted: SessionFilter) -> int:
+    """Returns the earliest creation time that the filter allows, in epoch ms; 0 without one."""
+    return _ms(wanted.created_after) if wanted.created_after else 0
+
+
+def end_ms(wanted: SessionFilter) -> int | None:
+    """Returns the epoch ms before which a session must be created; None without an end."""
+    return _ms(wanted.created_before) if wanted.created_before else None
+
+
+def _is_in(path: str, folder: str) -> bool:
+    """Whether a path is the folder or beneath it.
+
+    >>> _is_in("/a/b", "/a"), _is_in("/a", "/a"), _is_in("/ab", "/a"), _is_in("/a", "/")
+    (True, True, False, True)
+    """
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+def _within(text: str | None, name: str) -> str | None:
+    return json.loads(text).get(name) if text else None
+
+
+def _ms(at: datetime) -> int:
+    """Rounds a time up to whole ms."""
+    return -int(-at.timestamp() * 1000 // 1)

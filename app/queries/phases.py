@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterator, Mapping
 
 from app.domain.ids import SessionRef
+from app.domain.phases import Event, Role, can_exit, phase_after
 from app.domain.plans import PlanRecord, TaskLink, TaskRecord, parse_link, parse_plan
-from app.domain.roles.phases import Event, Role, can_exit, phase_after
 from app.domain.states import SessionStatus
 from app.store.store import Store
 from leadhand.models.views import RoleView, SessionView

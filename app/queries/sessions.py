@@ -49,7 +49,6 @@ from app.queries.results import WHOLE, result_of
 from app.queries.shared import exported_values
 from app.queries.shown_status import shown_status, status_of
 from app.queries.step_list import steps_page
-from app.queries.transcript_entries import dropped_note, transcript_entry
 from app.redaction import without_secrets
 from app.store.errors import read_undamaged
 from app.store.session_reads import CreatedSession, SessionRecords
@@ -444,3 +443,17 @@ class Queries:
 def _redact_all(kept: dict[str, JsonValue]) -> dict[str, JsonValue]:
     """Redacts credentials, which programs and outcomes may contain, for an export."""
     return {name: without_secrets(value) for name, value in kept.items()}
+
+
+def transcript_entry(line: str, seq: int) -> TranscriptEntry:
+    """Parses a stored transcript record (JSON) to an entry with this sequence number."""
+    fields = json.loads(line)
+    return TranscriptEntry(seq=seq, at=iso(fields.pop("at_ms")), **fields)
+
+
+def dropped_note(dropped: int, at: str) -> TranscriptEntry:
+    """Builds the transcript entry that says how many of the first records were dropped."""
+    text = f"the first {dropped} records were dropped"
+    return TranscriptEntry(
+        seq=dropped, at=at, address="", label="transcript", role="note", text=text
+    )

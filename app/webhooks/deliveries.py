@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import json
 import logging
 import secrets
@@ -18,7 +20,6 @@ from app.engine import Engine
 from app.errors import SessionUnknown
 from app.security.egress import destination
 from app.webhooks.http import TOTAL_S, Posted, post
-from app.webhooks.signature import signature
 from leadhand.models.documents import Webhook
 from leadhand.models.views import SessionView
 
@@ -162,3 +163,13 @@ def _codes(reason: Reason | None) -> JsonValue:
     if reason is None:
         return None
     return {"code": reason.code.value, "at": reason.at, "beneath": _codes(reason.beneath)}
+
+
+def signature(secret: str, body: bytes, *, at_s: int) -> str:
+    """Computes the HMAC signature of a webhook's body and time.
+
+    >>> signature("a secret of the receiver's", b"{}", at_s=1700000000)[:18]
+    't=1700000000,v1=87'
+    """
+    signed = str(at_s).encode() + b"." + body
+    return f"t={at_s},v1={hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()}"

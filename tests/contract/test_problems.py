@@ -16,7 +16,7 @@ from app import errors
 from app.artifacts import errors as artifact_errors
 from app.domain import plan_errors, shared_errors, stack_errors
 from app.domain.messages import MessageRefused
-from app.domain.tree_limits import TreeLimitReached
+from app.operations.create_errors import TreeLimitReached
 from leadhand.client.fleet import key_of_limit
 from leadhand.client.paths import path_of
 from leadhand.contract import flows, sessions, tokens

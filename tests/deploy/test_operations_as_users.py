@@ -32,7 +32,7 @@ from tests.deploy.talking import as_user, refusals
 from tests.engine.plans.plan_world import PlanWorld
 from tests.engine.world import World
 from tests.session_driving import claim, end, ref_of
-from workers.artifacts.remote import SCOPES
+from workers.artifacts import SCOPES
 from workers.attempt.park import park
 
 OPERATOR, SECRET = "the operator's own", "signs capabilities"

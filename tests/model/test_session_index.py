@@ -16,7 +16,7 @@ import pytest
 from app.domain.program import Action, Program, Step
 from app.engine import Engine
 from app.operations.submit import About
-from app.queries.filters import end_ms, first_ms
+from app.queries.listing import end_ms, first_ms
 from app.settings import Settings
 from app.store.session_index import KINDS
 from app.store.store import Store

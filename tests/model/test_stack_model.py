@@ -22,7 +22,7 @@ from app.domain.stack_errors import (
     WorkflowNotStacked,
     WorkflowUnknown,
 )
-from app.operations.stacks.changes import NewWorkflow, StackCall, Stacks
+from app.operations.stacks import NewWorkflow, StackCall, Stacks
 from app.queries.stacks import WorkflowFilter
 from app.store.stacks import StackReads
 from leadhand.models.stacks import StackChange, WorkflowSession

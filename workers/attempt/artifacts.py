@@ -21,7 +21,7 @@ from app.domain.reasons import Reason, ReasonCode
 from app.domain.records import Grant
 from app.engine import Engine
 from app.redaction import without_keys
-from workers.artifacts.remote import ArtifactStore, RemoteArtifacts, open_remote
+from workers.artifacts import ArtifactStore, RemoteArtifacts, open_remote
 from workers.attempt.redact import secrets_of_task
 from workers.processes.own_folders import claim_session_folder, create_file
 from workers.task.task import BodyTask

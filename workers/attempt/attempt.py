@@ -25,10 +25,10 @@ from app.engine import Engine
 from app.errors import ReferenceUnresolved, SessionUnknown, SpecForeign, StoreAway
 from app.logs import about
 from app.operations.attempts import FolderState, Work, loop_run_of
-from app.operations.local_steps.skipping import is_skipped, skipped_outcome
+from app.operations.local_skipping import is_skipped, skipped_outcome
 from app.security import step_tokens
 from tasks import tracing
-from workers.artifacts.remote import Patience
+from workers.artifacts import Patience
 from workers.attempt.actions import BodyTask, run_body
 from workers.attempt.artifacts import open_artifacts, store_artifacts
 from workers.attempt.folder_records import FolderRecords

@@ -10,7 +10,7 @@ from pathlib import Path
 from app.domain.outcomes import Outcome
 from app.domain.program import Action
 from app.operations.attempts import Work
-from app.operations.local_steps.skipping import is_skipped
+from app.operations.local_skipping import is_skipped
 from app.settings import Settings
 from workers.attempt.actions import run_body
 from workers.attempt.park import PARKING

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 from app.domain.workspaces import RESERVED, OwnFolder
 from app.errors import InvalidDocument
-from app.fleet.repository_top import has_branch, prefix_in_repository
 from app.redaction import without_keys
 from app.settings import Settings
 from leadhand.flows.documents import AnyDocument
@@ -17,6 +17,7 @@ from leadhand.models.documents import (
     WorkflowDocument,
     WorktreeOptions,
 )
+from leadhand.models.git_tracking import repository_top
 from leadhand.models.plans import PlanDocument
 
 #: The most characters of a commit's subject, as git's own tools show them.
@@ -89,3 +90,39 @@ def own_facts(session: str, own: OwnFolder | None) -> str:
     if own is None:
         return ""
     return json.dumps({"origin": own.origin, "folder": own.path(session)})
+
+
+def prefix_in_repository(folder: str) -> str:
+    """Returns a folder's path relative to the top of its git repository; '' at the top, or if none.
+
+    The worker checks it: this process may be on another machine, where the folder is unknown.
+    """
+    here = Path(folder)
+    try:
+        top = repository_top(here)
+    except OSError:
+        return ""
+    return "" if top in (None, here) else str(here.relative_to(top))
+
+
+def has_branch(folder: str, name: str) -> bool:
+    """Whether a folder's repository has a branch, as far as its files show that."""
+    ref = f"refs/heads/{name}"
+    try:
+        top = repository_top(Path(folder))
+        if top is None:
+            return False
+        found = top / ".git"
+        common = found if found.is_dir() else _common_of(found)
+        packed = common / "packed-refs"
+        lines = packed.read_text(errors="replace").splitlines() if packed.is_file() else []
+        return (common / ref).is_file() or any(line.endswith(f" {ref}") for line in lines)
+    except OSError:
+        return False
+
+
+def _common_of(file: Path) -> Path:
+    """The directory that all worktrees share, from the file `.git` of a linked one."""
+    own = file.parent / file.read_text().removeprefix("gitdir:").strip()
+    common = own / "commondir"
+    return own / common.read_text().strip() if common.is_file() else own

@@ -5,19 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from pydantic import JsonValue
+from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from app.compiler.checker_names import check_names
 from app.compiler.plan import document_of
 from app.compiler.replans import REPLAN_STEP
 from app.domain.control import PARENT_DID
 from app.domain.ids import SessionRef
+from app.domain.plan_errors import PlanRefused
 from app.domain.plans import MERGE, REPLAN, TaskLink, parse_link, parse_plan
 from app.domain.states import SessionStatus
-from app.operations.planning.replans import proposed_edit
+from app.operations.planning.edits import edit_arguments
 from app.operations.registry import Registry
 from app.operations.transitions import Transitions
 from app.store.store import Store
+from leadhand.models.plans import PlanOperation
 
 #: The statuses of a child session that change its task.
 _FACTS = frozenset(
@@ -89,3 +91,30 @@ class PlanFacts:
         address = REPLAN_STEP if run == 1 else f"{REPLAN_STEP}~{run}"
         outcome = self._store.values(child, "out", [address]).get(address, "{}")
         return found | proposed_edit(outcome, ref.id, check_names(document.checkers))
+
+
+_OPERATIONS = TypeAdapter(tuple[PlanOperation, ...])
+
+
+def proposed_edit(outcome: str, session: str, checkers: list[str]) -> dict[str, JsonValue]:
+    """Extracts a team lead's proposed plan edit from a step's outcome, or why there is none.
+
+    The edit consists of Lua arguments. It is checked again, because an outcome is not signed. An
+    edit has no commands.
+    """
+    value = json.loads(outcome).get("value")
+    value = value if isinstance(value, dict) else {}
+    why = str(value.get("why") or "")[:_LONGEST] or None
+    try:
+        operations = _OPERATIONS.validate_python(value.get("operations") or ())
+        arguments = edit_arguments(session, operations, checkers)
+    except (ValidationError, PlanRefused) as error:
+        return {"why": f"its answer is no edit of the plan: {error}"[:_LONGEST]}
+    if not arguments:
+        return {"why": why or "it sees no other way"}
+    dumped = [one.model_dump(mode="json", exclude_unset=True) for one in operations]
+    return {"operations": arguments, "edit": json.dumps(dumped), "why": why}
+
+
+#: Characters of a reason that are kept.
+_LONGEST = 2_000

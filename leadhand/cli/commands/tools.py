@@ -42,8 +42,8 @@ def tools_command(context: click.Context, *, as_json: bool) -> int:
 def tools_show_command(*, name: str, as_json: bool) -> int:
     """Show the tool NAME with the types and descriptions of its arguments."""
     from leadhand.cli.connect import open_client
-    from leadhand.cli.graphs.tool_call import find_tool
     from leadhand.cli.render.tool_text import tool_page
+    from leadhand.cli.tool_call import find_tool
 
     with open_client(needs_worker=True) as client:
         tool = find_tool(client.tools(), name)
@@ -83,9 +83,9 @@ def tools_call_command(
     The call is a session of one step, with a record, limits and a deadline as in any other one.
     """
     from leadhand.cli.connect import open_client
-    from leadhand.cli.graphs.tool_call import call_document
     from leadhand.cli.render.graph_text import call_summary
     from leadhand.cli.run_session import wait_and_show
+    from leadhand.cli.tool_call import call_document
 
     given = dict(pairs_of(arguments, "--arg"))
     with open_client(needs_worker=True) as client:

@@ -15,14 +15,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from leadhand.cli.guards.config import ConfigUnfit, GuardConfig, Loaded, load_config
 from leadhand.cli.guards.gates import Gates
 from leadhand.cli.guards.hook_event import HookEvent
-from leadhand.cli.guards.reach import Services, reach_services
 from leadhand.cli.guards.trust import lost_guard, missed_file, why_unchecked
 from leadhand.errors import LeadhandError
 from leadhand.models.guards import AgentEvent, GateResult, StopReport
@@ -30,6 +29,7 @@ from leadhand.settings import ClientSettings
 
 if TYPE_CHECKING:
     from leadhand.models.views import StopView
+
 
 #: Seconds before the agent would kill the hook: for the last call, and of them to answer.
 RESERVE_S, _ANSWER_S = 5.0, 1.0
@@ -237,3 +237,38 @@ def _read_missed(agent_session: str, env: Mapping[str, str]) -> tuple[str, ...]:
 
 def _forget_missed(agent_session: str, env: Mapping[str, str]) -> None:
     missed_file(agent_session, env).unlink(missing_ok=True)
+
+
+class Services(NamedTuple):
+    """The URL and token of an API."""
+
+    url: str
+    token: str | None
+
+
+@contextmanager
+def reach_services(
+    env: Mapping[str, str], *, starts: bool, patience_s: float
+) -> Iterator[Services | None]:
+    """Yields the API's URL and token, with `starts` after starting services; None if none run.
+
+    With `starts` they are started, for which they have `patience_s`. They stay up until the end of
+    the `with`.
+    """
+    settings = ClientSettings.from_env(env)
+    if settings.url is not None:
+        yield Services(settings.url, settings.token)
+        return
+    from leadhand.cli.connect import tell
+    from leadhand.local.connect import ensure, join
+    from leadhand.local.user_state import state_folder
+
+    home = state_folder(env)
+    connection = (
+        ensure(home, say=tell, env=env, patience_s=patience_s) if starts else join(home, env=env)
+    )
+    if connection is None:
+        yield None
+        return
+    with connection:
+        yield Services(connection.url, connection.token)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from leadhand.cli.render.plan_news import plan_news
 from leadhand.cli.render.progress import (
     NOTE,
     WAITS,
@@ -16,6 +16,7 @@ from leadhand.cli.render.progress import (
     spot_of,
     waits_for,
 )
+from leadhand.cli.render.tables import plural
 from leadhand.models.text import plain, reason_text
 from leadhand.models.views import Event
 
@@ -251,3 +252,37 @@ def _again(step: StepLine) -> str:
 
 def _of(iteration: int, limit: int, between: str = " of ") -> str:
     return f"{iteration}{between}{limit}" if limit else str(iteration)
+
+
+#: The most tasks that one line names.
+_TASKS = 8
+
+
+def plan_news(event: Event) -> str | None:
+    """Describes what an event changed in the plan; None if it is not shown."""
+    given = event.fields.get("tasks")
+    tasks = [one for one in given if isinstance(one, Mapping)] if isinstance(given, list) else []
+    match event.fields.get("what"):
+        case "drafted":
+            return f"plan: {plural(len(tasks), 'task')} drafted"
+        case "edited":
+            return f"plan: edited by {plain(event.fields.get('by') or 'a person', most=60)}"
+        case what:
+            news = [text for task in tasks for text in _task_news(task, str(what))]
+    if not news:
+        return None
+    more = f"; and {len(news) - _TASKS} more" if len(news) > _TASKS else ""
+    return f"plan: {'; '.join(news[:_TASKS])}{more}"
+
+
+def _task_news(task: Mapping[str, object], what: str) -> Iterator[str]:
+    name = plain(task.get("id") or "a task", most=40)
+    session = plain(task.get("session") or "", most=20)
+    if task.get("fact") == "accepted":
+        yield f"{name} accepted"
+    elif task.get("fact"):
+        yield f"{name} failed, its session is {plain(task['fact'], most=20)}"
+    elif what == "reported" and task.get("word"):
+        yield f"{name} reported {plain(task['word'], most=20)}"
+    elif what == "started" and task.get("state") == "running" and session:
+        yield f"{name} started as session {session}"

@@ -11,8 +11,8 @@ from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome
 from app.domain.program import Action, Loop, Program, RetryPolicy, Step
 from app.domain.records import Grant
-from app.domain.tree_limits import TreeLimitReached
 from app.errors import IdempotencyConflict, InvalidDocument, ParentRests
+from app.operations.create_errors import TreeLimitReached
 from app.operations.submit import About
 from app.security.step_tokens import Caller
 from leadhand.contract.sessions import ParentEnd

@@ -13,7 +13,7 @@ from app.domain.outcomes import Outcome
 from app.domain.plan_errors import NoPlan
 from app.domain.program import Action, Program, Step
 from app.domain.records import Grant
-from app.operations.guards.program import Guarded
+from app.operations.guards import Guarded
 from app.operations.submit import About
 from leadhand.flows.documents import FlowDocument
 from leadhand.models.documents import LoopDocument

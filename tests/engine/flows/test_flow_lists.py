@@ -22,7 +22,7 @@ from app.domain.reasons import Reason, ReasonCode
 from app.errors import InvalidDocument
 from app.history.child_results import result_of_flow
 from app.operations.attempts import Work
-from app.operations.local_steps.skipping import is_skipped, skipped_outcome
+from app.operations.local_skipping import is_skipped, skipped_outcome
 from leadhand.flows.documents import FlowDocument
 from leadhand.flows.faults import all_faults
 from tests.engine.driving import Bench

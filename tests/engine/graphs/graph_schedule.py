@@ -14,7 +14,7 @@ from app.domain.records import Grant, Reply
 from app.domain.routing import runs_last
 from app.errors import ControlRefused, PositionRefused, ReferenceUnresolved
 from app.operations.attempts import Work
-from app.operations.local_steps.skipping import is_skipped, skipped_outcome
+from app.operations.local_skipping import is_skipped, skipped_outcome
 from app.operations.step_verbs.documents import Changes
 from app.operations.step_verbs.fork import Wish
 from leadhand.graphs.documents import GraphDocument

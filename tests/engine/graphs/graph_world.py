@@ -12,7 +12,7 @@ from app.domain.outcomes import Outcome
 from app.domain.reasons import Reason, ReasonCode
 from app.domain.records import Grant
 from app.errors import ReferenceUnresolved
-from app.operations.local_steps.skipping import is_skipped, skipped_outcome
+from app.operations.local_skipping import is_skipped, skipped_outcome
 from leadhand.graphs.documents import GraphDocument
 from leadhand.models.views import ResultView
 from tests.engine.world import World

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
-from app.operations.guards.program import Guarded
+from app.operations.guards import Guarded
 from leadhand.models.guards import GateResult, StopReport
 from leadhand.models.views import GuardView, LedgerEntry, StopDecision, StopView
 from tests.engine.world import World

@@ -8,7 +8,7 @@ import pytest
 from pydantic import JsonValue
 
 from app.errors import LabelTaken, QuotaPassed
-from app.operations.guards.program import IDLE_S, OPEN_INSIDE, Guarded
+from app.operations.guards import IDLE_S, OPEN_INSIDE, Guarded
 from app.security.api_tokens import Owner
 from leadhand.models.guards import AgentEvent
 from leadhand.models.views import Quotas

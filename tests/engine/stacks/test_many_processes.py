@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from app.operations.stacks.changes import NewWorkflow, StackCall, Stacks
+from app.operations.stacks import NewWorkflow, StackCall, Stacks
 from app.queries.stacks import WorkflowFilter
 from leadhand.models.stacks import StackChange
 from tests.silent_engine import silent_engine

@@ -15,7 +15,7 @@ from app.domain.stack_errors import (
     WorkflowUnknown,
 )
 from app.errors import InvalidDocument
-from app.operations.stacks.changes import TRIES, NewWorkflow, StackCall, Stacks
+from app.operations.stacks import TRIES, NewWorkflow, StackCall, Stacks
 from app.queries.stacks import WorkflowFilter
 from leadhand.models.stacks import StackChange, StackView, WorkflowSession
 from tests.engine.driving import Bench

@@ -14,7 +14,7 @@ from app.domain.outcomes import Outcome, Usage
 from app.domain.program import Action, Step
 from app.domain.reasons import ReasonCode
 from app.operations.attempts import Work
-from app.queries.recovery.suggestions import Why
+from app.queries.suggestions import Why
 from leadhand.models.documents import LoopDocument, WorkflowDocument
 from leadhand.models.views import SuggestedAction
 from tests.engine.driving import Bench

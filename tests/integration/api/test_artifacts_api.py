@@ -18,7 +18,7 @@ from app.security import step_tokens
 from leadhand.contract.artifacts import PART_BYTES
 from leadhand.graphs.documents import GraphDocument
 from tests.silent_engine import OPERATOR, SECRET
-from workers.artifacts.remote import SCOPES
+from workers.artifacts import SCOPES
 
 DATA = b"0123456789" * 300_000
 DIGEST = hashlib.sha256(DATA).hexdigest()

@@ -26,7 +26,7 @@ from leadhand.errors import ArtifactRefused
 from leadhand.errors import ArtifactUnknown as NoArtifact
 from leadhand.graphs.documents import GraphDocument
 from tests.silent_engine import OPERATOR, SECRET
-from workers.artifacts.remote import open_remote
+from workers.artifacts import open_remote
 
 VALUE: list[JsonValue] = ["x" * 1000] * 5000
 STEPS = [

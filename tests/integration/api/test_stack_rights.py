@@ -11,7 +11,7 @@ from werkzeug.test import TestResponse
 
 from app.domain.stack_errors import StackRefused
 from app.engine import Engine
-from app.operations.stacks.changes import NewWorkflow, StackCall
+from app.operations.stacks import NewWorkflow, StackCall
 from app.security.step_tokens import BODY_SCOPES, Caller, mint
 from leadhand.models.stacks import folder_stack
 from tests.session_driving import add_worker, claim

@@ -6,9 +6,8 @@ import pytest
 
 from app.engine import Engine
 from app.errors import InvalidDocument
-from app.operations.bulk import How
-from app.operations.selections import tokens
-from app.operations.selections.tokens import Counted, make_token
+from app.operations import bulk
+from app.operations.bulk import Counted, How, make_token
 from leadhand.contract.sessions import SessionFilter
 from tests.session_driving import end, run_iteration
 from tests.silent_engine import loop, silent_engine
@@ -83,7 +82,7 @@ def test_refusal_is_no_change(engine):
         make_token("stop", [Counted("a", "b", "c")]),  # type: ignore[arg-type]
         make_token("abort", []),
         "b2." + make_token("stop", [])[3:],
-        "b1." + "A" * tokens.LONGEST,
+        "b1." + "A" * bulk.LONGEST,
     ],
 )
 def test_other_token_is_refused(engine, token):
@@ -94,7 +93,7 @@ def test_other_token_is_refused(engine, token):
 def test_token_of_a_thousand_sessions_fits():
     rows = [Counted(f"{number * 7919:08x}", "failed", 1_795_000_000_000 + number * 977)
             for number in range(1000)]  # fmt: skip
-    assert len(make_token("delete", rows)) < tokens.LONGEST / 2
+    assert len(make_token("delete", rows)) < bulk.LONGEST / 2
 
 
 def test_token_that_unpacks_to_a_great_deal_is_refused(engine):

@@ -10,7 +10,7 @@ import pytest
 from app.domain.control import Seen
 from app.engine import Engine
 from app.errors import ExportOwed, SessionChanged, SessionStillRuns, SessionUnknown, SettingInvalid
-from app.operations.retention.exports import keep
+from app.operations.outbox import keep
 from app.settings import Settings
 from app.sweep import sweep
 from leadhand.models.etags import etag, parse_etag
@@ -312,7 +312,7 @@ def test_a_writer_that_dies_half_way_leaves_nothing_that_looks_whole(keeper, arc
     def dies(_: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("app.operations.retention.exports.os.fsync", dies)
+    monkeypatch.setattr("app.operations.outbox.os.fsync", dies)
     with pytest.raises(ExportOwed, match="No space left"):
         keep(keeper.queries.export(session), archive)
     assert [*archive.glob("*/[!.]*")] == []

@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from app.domain.roles.phases import (
+from app.domain.phases import (
     FIRST,
     LAST,
     Event,

@@ -9,7 +9,7 @@ import pytest
 
 from leadhand.cli.commands.administration.token import _row
 from leadhand.cli.commands.explain import explanation
-from leadhand.cli.commands.messages.inbox import message_lines
+from leadhand.cli.commands.inbox import message_lines
 from leadhand.cli.connect import tell
 from leadhand.cli.render.times import with_local_times
 from leadhand.models.views import Cause, ExplainView, InboxMessage, Quotas, Spent, TokenView, Wait

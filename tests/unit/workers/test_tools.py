@@ -21,7 +21,7 @@ from app.fleet.admission import admit
 from app.fleet.inventory import inventory_of, text_of
 from app.fleet.placement import other_home
 from app.fleet.tools import tools_of
-from app.queries.recovery.value_origins import fails_again
+from app.queries.value_origins import fails_again
 from app.settings import Settings
 from leadhand.cli.commands.tools import tool_lines
 from leadhand.flows.documents import FlowDocument

@@ -15,7 +15,7 @@ from app.domain.program import Action, Program, Step
 from app.engine import Engine
 from app.operations.submit import About
 from app.security.api_tokens import EVERYTHING, Owner
-from app.webhooks.signature import signature
+from app.webhooks.deliveries import signature
 from leadhand.cli import cli
 from leadhand.cli.entrypoint import run
 from leadhand.client.client import Client

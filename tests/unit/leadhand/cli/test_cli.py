@@ -9,9 +9,9 @@ import sys
 import pytest
 
 from leadhand.cli.commands.answer import answer_command
+from leadhand.cli.commands.stack import stack_command
 from leadhand.cli.exit_codes import worst
 from leadhand.cli.render.result_text import flow_summary
-from leadhand.cli.stacks.command import stack_command
 from leadhand.local import connect
 from leadhand.local.errors import StackNotStarted
 from leadhand.models.views import ResultView

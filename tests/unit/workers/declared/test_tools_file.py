@@ -9,7 +9,7 @@ from pydantic import JsonValue
 
 from app.compiler.requirements import ToolNeed
 from app.fleet.tools import ToolsThere
-from app.queries.recovery.value_origins import fails_again
+from app.queries.value_origins import fails_again
 from leadhand.models.tool_names import check_tool_name
 from leadhand.models.views import ToolHere, WorkerView
 from tests.unit.workers.declared.tool_world import ToolWorld, why

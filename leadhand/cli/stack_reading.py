@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from leadhand.cli.stacks.options import as_json, open_stack, which_stack, which_workflow
+from leadhand.cli.stack_options import as_json, open_stack, which_stack, which_workflow
 from leadhand.models.text import plain
 
 if TYPE_CHECKING:

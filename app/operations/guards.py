@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from pydantic import JsonValue
 
@@ -17,16 +18,21 @@ from app.domain.guards.decisions import (
 )
 from app.domain.guards.texts import CHILDREN
 from app.domain.ids import SessionRef
+from app.domain.program import Action, Program, Step
+from app.domain.reasons import Reason, ReasonCode, reason_view
 from app.domain.records import Reply
 from app.errors import LabelTaken
-from app.operations.guards.ledger import ledger_entry
-from app.operations.guards.program import IDLE_S, PROGRAM, Guarded
-from app.operations.submit import Submissions
+from app.history.ledger import FEEDBACK
+from app.operations.submit import About, Submissions
 from app.operations.transitions import Transitions
 from app.queries.guards import GuardQueries, parse_state
+from app.redaction import without_keys
+from app.security.api_tokens import Owner
 from app.store.store import Store
-from leadhand.models.guards import AgentEvent, GateResult, StopReport
-from leadhand.models.views import GuardReset, StopDecision, StopView
+from app.truncate import cut
+from leadhand.models.documents import Budget
+from leadhand.models.guards import OUTPUT, AgentEvent, GateResult, StopReport
+from leadhand.models.views import GuardReset, LedgerEntry, Quotas, StopDecision, StopView
 
 #: Attempts to write a state that other calls change meanwhile.
 TRIES = 50
@@ -189,3 +195,125 @@ def _event_fields(report: StopReport, decision: StopDecision) -> JsonValue:
         "attempt": decision.attempt,
         "limit_reached": decision.limit_reached,
     }
+
+
+_VERDICTS: dict[str, str] = {
+    "passed": "accept",
+    "failed": "retry",
+    "unfinished": "retry",
+    "skipped": "skipped",
+}
+
+
+def ledger_entry(
+    number: int, report: StopReport, decision: StopDecision, why: str, now_ms: int
+) -> str:
+    """Builds the ledger entry (JSON record) of an agent's stop: retry if blocked, else accept.
+
+    A stop that is allowed because of a limit is `max_iterations`, for the reason stop_limit.
+    """
+    entry = LedgerEntry(
+        address=f"{LOOP}~1[{number}]",
+        loop=LOOP,
+        run=1,
+        iteration=number,
+        verdict=_verdict(decision),
+        feedback=cut(decision.text, FEEDBACK),
+        reason=reason_view(_reason(decision)),
+        work=why,
+        checks=_checks(report),
+        ended_ms=now_ms,
+    )
+    unknown = {"cost_usd", "input_tokens", "output_tokens"}
+    return entry.model_dump_json(exclude_none=True, exclude=unknown)
+
+
+def _verdict(decision: StopDecision) -> str:
+    if decision.decision == "block":
+        return "retry"
+    return "max_iterations" if decision.limit_reached else "accept"
+
+
+def _reason(decision: StopDecision) -> Reason | None:
+    """Why the stop was allowed, or that a limit is reached; guidance to continue has none."""
+    if decision.limit_reached is not None:
+        return Reason(code=ReasonCode.STOP_LIMIT, text=decision.text.partition("\n")[0], at=LOOP)
+    if decision.decision == "block":
+        return None
+    code = ReasonCode.TIMEOUT if decision.template == "unfinished" else ReasonCode.ACCEPTED
+    return Reason(code=code, text=decision.text.partition("\n")[0], at=LOOP)
+
+
+def _checks(report: StopReport) -> list[dict[str, JsonValue]]:
+    return [
+        {
+            "name": gate.name,
+            "verdict": _VERDICTS[gate.outcome],
+            "outcome": gate.outcome,
+            "feedback": cut(without_keys(gate.output), OUTPUT),
+            "seconds": gate.seconds,
+        }
+        for gate in report.gates or ()
+    ]
+
+
+#: A guard without a stop for this long ends, completed.
+IDLE_S = 7 * 24 * 3600
+#: Guards of one body that have not ended: each turn of a loop may be a new session of its agent.
+OPEN_INSIDE = 50
+#: The longest that a budget allows: a guard ends by its idle time, not by the operator's budget.
+_WALL_S = 365 * 24 * 3600
+#: The loop of the ledger's entries, whose iterations are the stops.
+LOOP = "stop"
+
+PROGRAM = Program(
+    name="stop guard",
+    body=(
+        Step(
+            id=LOOP,
+            action=Action.WAIT,
+            label="the agent's next stop",
+            inputs={"seconds": IDLE_S, "on": "stop"},
+        ),
+    ),
+)
+
+
+class Guarded(NamedTuple):
+    """The agent that a guard belongs to: its own session, and the one whose body it is."""
+
+    agent_session: str
+    inside: str | None = None
+    #: The token that asked for it.
+    owner: Owner | None = None
+    #: The guarded folder, in which its session is listed.
+    folder: str = ""
+
+    @property
+    def about(self) -> About:
+        """Build the fields of the session that stores the guard's state, one per agent session."""
+        return About(
+            kind="guard",
+            name=self.agent_session,
+            listed_in=self.folder,
+            label=inside_label(self.inside),
+            budget=Budget(wall_s=_WALL_S),
+            # The label of a user has no NUL.
+            unique_label=f"\0stop-guard:{self.inside or ''}:{self.agent_session}",
+        )
+
+    @property
+    def counted_for(self) -> Owner | None:
+        """Return the owner of the quota for guards: the caller, or the session around the agent."""
+        if self.inside is None:
+            return self.owner
+        return Owner(f"guards-inside-{self.inside}", Quotas(max_sessions=OPEN_INSIDE))
+
+
+def inside_label(session: str | None) -> str:
+    """Returns a guard's label, `inside <session>`; '' if its agent runs in no session.
+
+    >>> inside_label("0000000a"), inside_label(None)
+    ('inside 0000000a', '')
+    """
+    return f"inside {session}" if session else ""

@@ -92,7 +92,7 @@ def graph_check_command(
 
     Lists its errors, each with its path in the file: those of fields first.
     """
-    from leadhand.cli.graphs.graph_file import read_graph
+    from leadhand.cli.graph_file import read_graph
     from leadhand.cli.render.tables import echo_json, plural
 
     found = read_graph(file, {}, dict(pairs_of(inputs, "--input")))
@@ -121,8 +121,8 @@ def graph_draw_command(*, file: Path, path: Path | None) -> int:
     side by side. `leadhand draw ID` draws a session that runs or ran.
     """
     from leadhand.cli.commands.draw import write_drawing
-    from leadhand.cli.graphs.graph_file import read_graph
-    from leadhand.cli.graphs.plan_text import graph_drawing, graph_svg
+    from leadhand.cli.graph_file import read_graph
+    from leadhand.cli.render.graph_drawing import graph_drawing, graph_svg
 
     found = read_graph(file, {}, {})
     if found.document is None:
@@ -154,7 +154,7 @@ def _document(
     place: str | None,
     **limits: Any,
 ) -> GraphDocument:
-    from leadhand.cli.graphs.graph_file import read_graph
+    from leadhand.cli.graph_file import read_graph
     from leadhand.run import working_folder
 
     values = dict(pairs_of(inputs, "--input"))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
+from leadhand.cli.commands.down import end_services_here
 from leadhand.cli.connect import tell
-from leadhand.cli.services.down import end_services_here
 
 
 @click.command("restart")

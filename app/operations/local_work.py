@@ -30,7 +30,7 @@ from app.errors import InvalidDocument, ReferenceUnresolved, SpecForeign
 from app.fleet.inventory import inventory_of, text_of
 from app.operations.attempts import Attempts, Work
 from app.operations.expiry import Expiry
-from app.operations.local_steps.skipping import is_skipped, skipped_outcome
+from app.operations.local_skipping import is_skipped, skipped_outcome
 from app.operations.registry import Registry
 from app.operations.transitions import Transitions
 from app.redaction import without_keys, without_secrets

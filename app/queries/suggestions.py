@@ -19,7 +19,7 @@ from app.domain.reasons import Reason, ReasonCode
 from app.domain.references import as_path, names_of, references_in
 from app.domain.states import SessionStatus
 from app.history.written_names import name_in_commands
-from app.queries.recovery.value_origins import fails_again, origins
+from app.queries.value_origins import fails_again, origins
 from app.redaction import without_keys
 from leadhand.graphs.documents import GraphDocument
 from leadhand.graphs.missing_reference import missing_reference

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from leadhand.cli.commands.shared import own_session
+from leadhand.cli.commands import own_session
 from leadhand.cli.group import Group
 from leadhand.models.text import plain
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from leadhand.cli.commands.shared import own_session
+from leadhand.cli.commands import own_session
 from leadhand.cli.group import Group
 from leadhand.models.text import plain
 
@@ -40,7 +40,7 @@ def run_command(
     Its exit code is that of COMMAND. The lock is renewed while COMMAND runs; if it is lost, COMMAND
     is killed. LEADHAND_LOCK_FENCE is the number of the grant, which grows with each one.
     """
-    from leadhand.cli.commands.shared.held_lock import run_under_lock
+    from leadhand.cli.commands.held_lock import run_under_lock
     from leadhand.cli.connect import reach
 
     session = own_session.named_or_own(session)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leadhand.cli.render.live_text import sentence
-from leadhand.cli.render.plan_news import plan_news
+from leadhand.cli.render.live_text import plan_news, sentence
 from leadhand.cli.render.progress import Picture
 from leadhand.models.views import Event
 

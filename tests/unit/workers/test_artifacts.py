@@ -13,8 +13,8 @@ import pytest
 
 from app.artifacts.errors import ArtifactsFull
 from app.domain.ids import SessionRef
-from workers.artifacts import remote
-from workers.artifacts.remote import ApiAway, Patience, RemoteArtifacts
+from workers import artifacts as remote
+from workers.artifacts import ApiAway, Patience, RemoteArtifacts
 
 REF = SessionRef("ab12cd34", "ab12cd34")
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from leadhand.cli import stack_reading as reading
 from leadhand.cli.group import Group
-from leadhand.cli.stacks import reading
-from leadhand.cli.stacks.options import as_json, open_stack, which_stack, which_workflow
+from leadhand.cli.stack_options import as_json, open_stack, which_stack, which_workflow
 
 if TYPE_CHECKING:
     from leadhand.client.client import Client

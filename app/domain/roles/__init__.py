@@ -1,1 +1,0 @@
-"""The roles of the sessions of a plan, and their phases (pure)."""

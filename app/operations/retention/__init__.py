@@ -1,1 +1,0 @@
-"""What becomes of sessions that are done: the archive flag, and exports before a deletion."""

@@ -1,1 +1,0 @@
-"""Changes of stacks of workflow sessions."""

@@ -1,3 +1,0 @@
-"""The commands of graphs."""
-
-from __future__ import annotations

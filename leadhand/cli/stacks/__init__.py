@@ -1,1 +1,0 @@
-"""`leadhand stack`: nested workflow sessions of a folder."""
