@@ -6,13 +6,15 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
+from math import comb
 from pathlib import Path
 from random import Random
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import pytest
 
-from tests.effort import seeds
+from tests.effort import few_or_all, seeds
 from tests.engine.folders.test_fork_worktree import Sessions
 from tests.unit.workers.folders.repositories import git
 
@@ -175,6 +177,71 @@ ONCE = OTHERS[3]
 SAVED = {OTHERS[2]: ("LATE.md", "late"), ONCE: ("SAVED.md", "mine")}
 
 
+#: A test that fails at a known rate: each run draws the next number of the session's own.
+FLAKY = """\
+from pathlib import Path
+from random import Random
+
+
+def test_flips():
+    with Path({runs!r}).open("a") as runs:
+        runs.write("x")
+        number = runs.tell()
+    assert Random(f"{seed} {{number}}").random() >= {rate}
+"""
+FLIPS = "tests.test_flaky::test_flips"
+
+
+class Flaky(NamedTuple):
+    """How often the flaky test fails, and how often a red run is repeated."""
+
+    rate: float
+    reruns: int
+
+
+class Plan(NamedTuple):
+    """What a session is made of."""
+
+    doer: Doer
+    limit: int
+    worktree: bool
+    others: tuple[str, ...]
+    is_protected: bool
+    #: None without a flaky test; only honest doers in worktrees have one.
+    flaky: Flaky | None
+
+    @property
+    def kinds(self) -> set[object]:
+        """What is to occur among the few sessions of each run."""
+        where = "worktree" if self.worktree else "folder"
+        protected = ("protected", self.is_protected, self.doer.trick is None)
+        flaky = ("flaky", self.flaky and self.flaky.reruns)
+        mends = ("mends", self.doer.mends)
+        return {self.doer.trick, (self.others, where), protected, flaky, mends}
+
+
+def plan_of(seed: int) -> Plan:
+    random = Random(seed)
+    doer, limit = doer_of(random), random.choice([1, 2, 3])
+    worktree = random.random() < 0.8
+    others = random.choice(OTHERS)
+    is_protected = random.random() < 0.5
+    is_flaky = doer.trick is None and worktree and random.random() < 0.7
+    flaky = Flaky(random.choice([0.2, 0.5, 0.8]), random.choice([0, 1, 2]))
+    return Plan(doer, limit, worktree, others, is_protected, flaky if is_flaky else None)
+
+
+def few_of(seeds_: range, most: int) -> list[int]:
+    """Chooses seeds so that each kind occurs as far as so many can; a greedy cover."""
+    kinds = {seed: plan_of(seed).kinds for seed in seeds_}
+    chosen, left = list[int](), set[object]().union(*kinds.values())
+    while len(chosen) < most:
+        new = {seed: len(kinds[seed] & left) for seed in seeds_ if seed not in chosen}
+        chosen.append(max(new, key=lambda seed: new[seed]))
+        left -= kinds[chosen[-1]]
+    return chosen
+
+
 @pytest.fixture
 def sessions(store_url: str, tmp_path: Path) -> Iterator[Sessions]:
     sessions = Sessions(store_url, tmp_path)
@@ -203,67 +270,101 @@ def is_mended(repo: Path, branch: str, scratch: Path) -> bool:
 
 
 class Case(NamedTuple):
-    """A session that has ended, and what it was made of."""
+    """How a session has ended."""
 
     session: str
-    doer: Doer
-    limit: int
-    worktree: bool
-    is_protected: bool
-    others: tuple[str, ...]
     status: str
     reason: str
     accepted: bool
 
 
-def run(sessions: Sessions, repo: Path, random: Random) -> Case:
-    doer, limit = doer_of(random), random.choice([1, 2, 3])
-    worktree = random.random() < 0.8
-    others = random.choice(OTHERS)
-    checkers = [f"tests: {PYTEST}", *others]
-    random.shuffle(checkers)
-    is_protected = random.random() < 0.5
+def run(sessions: Sessions, repo: Path, plan: Plan, seed: int) -> Case:
+    tests: dict[str, object] = {"name": "tests", "command": PYTEST}
+    if plan.flaky is not None:
+        tests["reruns"] = plan.flaky.reruns
+        text = FLAKY.format(runs=str(repo.parent / "runs"), seed=seed, rate=plan.flaky.rate)
+        (repo / "tests/test_flaky.py").write_text(text)
+        git(repo, "add", "-A")
+        git(repo, "commit", "-qm", "a flaky test")
+    checkers = [tests, *plan.others]
+    Random(seed).shuffle(checkers)
     session = sessions.submit(
-        repo, doer={"command": doer.script}, checkers=checkers, max_iterations=limit,
-        worktree=worktree, no_progress=0, protected=PROTECTED if is_protected else [],
-        baseline=others != ONCE,  # the first round is to be one after a doer
+        repo, doer={"command": plan.doer.script}, checkers=checkers, max_iterations=plan.limit,
+        worktree=plan.worktree, no_progress=0, protected=PROTECTED if plan.is_protected else [],
+        baseline=plan.others != ONCE,  # the first round is to be one after a doer
     )  # fmt: skip
     view = sessions.engine.queries.session(session)
     accepted = sessions.engine.queries.result(session).verdict == "accept"
-    code = str(view.reason and view.reason.code)
-    ended = (view.status, code, accepted)
-    return Case(session, doer, limit, worktree, is_protected, others, *ended)
+    return Case(session, view.status, str(view.reason and view.reason.code), accepted)
 
 
-@pytest.mark.parametrize("seed", seeds(range(500), few=40))
+def verdicts_with_flaky_test(plan: Plan, flaky: Flaky, seed: int) -> list[str]:
+    """What the tests say in each iteration: accept, retry or flaky; without Leadhand."""
+    number, verdicts = int(plan.others != ONCE), list[str]()  # it ran once before the work
+
+    def is_red(*, mended: bool) -> bool:
+        nonlocal number
+        number += 1
+        flips = Random(f"{seed} {number}").random() < flaky.rate
+        return flips or not mended
+
+    for iteration in range(1, plan.limit + 1):
+        mended = plan.doer.mends is not None and iteration >= plan.doer.mends
+        runs = [is_red(mended=mended)]
+        runs += [is_red(mended=mended) for _ in range(flaky.reruns * runs[0])]
+        verdicts.append("flaky" if len({*runs}) == 2 else "retry" if runs[0] else "accept")
+        if verdicts[-1] == "accept" or (verdicts[-1] == "flaky" and plan.others):
+            break  # a flaky check abstains, and the others accept
+    return verdicts
+
+
+def check_flaky(sessions: Sessions, case: Case, plan: Plan, flaky: Flaky, seed: int) -> None:
+    expected = verdicts_with_flaky_test(plan, flaky, seed)
+    entries = sessions.engine.queries.ledger(case.session).items
+    checks = [one for entry in entries for one in entry.checks if one["name"] == "tests"]
+    assert ["flaky" if "flaky" in one else one["verdict"] for one in checks] == expected
+    assert all(one["flaky"] == [FLIPS] for one in checks if "flaky" in one)
+    accepts = expected[-1] == "accept" or (expected[-1] == "flaky" and bool(plan.others))
+    assert (case.accepted, case.reason == "tampered") == (accepts, False)
+
+
+FEW = few_of(range(500), 20)
+
+
+@pytest.mark.parametrize(
+    "seed", seeds([*FEW, *(one for one in range(500) if one not in FEW)], few=len(FEW))
+)
 def test_session_is_accepted_only_for_work_that_was_done(
     sessions: Sessions, repo: Path, tmp_path: Path, seed: int
 ) -> None:
-    case = run(sessions, repo, Random(seed))
-    branch, trick = f"leadhand/{case.session}", case.doer.trick
-    stale = bool(case.others) and not case.worktree and case.reason != "tampered"
-    if stale and case.others in SAVED:  # nothing of the person's is lost, whatever comes of it
-        name, line = SAVED[case.others]
+    plan = plan_of(seed)
+    case = run(sessions, repo, plan, seed)
+    branch, trick = f"leadhand/{case.session}", plan.doer.trick
+    stale = bool(plan.others) and not plan.worktree and case.reason != "tampered"
+    if stale and plan.others in SAVED:  # nothing of the person's is lost, whatever comes of it
+        name, line = SAVED[plan.others]
         assert {*(repo / name).read_text().splitlines()} == {line}
-    if trick is None:
-        contested = stale and case.others == KEEPS_CHANGING
-        mended = case.doer.mends is not None and case.doer.mends <= case.limit and not contested
+    if plan.flaky is not None:
+        check_flaky(sessions, case, plan, plan.flaky, seed)
+    elif trick is None:
+        contested = stale and plan.others == KEEPS_CHANGING
+        mended = plan.doer.mends is not None and plan.doer.mends <= plan.limit and not contested
         assert (case.accepted, case.status) == (mended, "completed" if mended else "failed")
         assert (case.reason == "contested") == contested
         assert case.reason != "tampered"
         entries = sessions.engine.queries.ledger(case.session).items
         assert sum(one.recheck for one in entries) == stale
-    elif case.is_protected and trick != PLANTED:
+    elif plan.is_protected and trick != PLANTED:
         assert (case.accepted, case.reason) == (False, "tampered")
     elif case.accepted:
         *_, entry = sessions.engine.queries.ledger(case.session).items
         assert {*entry.tests_changed, *entry.checker_changed} & GIVEN_AWAY[trick]
-    if trick is None and case.accepted and case.worktree:
+    if trick is None and case.accepted and plan.worktree:
         assert is_mended(repo, branch, tmp_path / "scratch")
         changed = set(git(repo, "diff", "--name-only", f"main..{branch}").splitlines())
         assert changed - {"build/out", "NOTES.md"} == {"calc.py"}
         assert git(repo, "show", f"{branch}:calc.py") + "\n" == MENDED
-    if case.worktree:
+    if plan.worktree:
         assert git(repo, "status", "--porcelain") == ""
 
 
@@ -276,3 +377,74 @@ def test_checker_does_not_run_planted_bytecode(sessions: Sessions, repo: Path) -
     assert (entry.verdict, (repo / "calc.py").read_text()) == ("retry", BROKEN)
     assert [*(repo / "__pycache__").glob("calc.*.pyc")]
     assert not [*repo.parent.glob("spill/*/*/pycache")]
+
+
+#: A checker of two tests that fail at known rates, whatever a doer does.
+RATES = {"seldom": 0.2, "often": 0.6}
+DRAWS = """\
+import sys
+from random import Random
+
+with open(sys.argv[1], "a") as runs:
+    runs.write("x")
+    random = Random(runs.tell())
+print("1..2")
+red = False
+for number, (name, rate) in enumerate({rates}.items(), 1):
+    fails = random.random() < rate
+    red |= fails
+    print("not ok" if fails else "ok", number, "-", name)
+sys.exit(red)
+"""
+#: A rate outside of its interval by chance is less likely than one in a million.
+CHANCE = 1e-6
+
+
+def interval(count: int, rate: float) -> range:
+    """The numbers of failures among so many runs that are not too unlikely at this rate."""
+    likely = [comb(count, k) * rate**k * (1 - rate) ** (count - k) for k in range(count + 1)]
+    low = next(k for k in range(count + 1) if sum(likely[: k + 1]) > CHANCE / 2)
+    high = next(k for k in range(count, -1, -1) if sum(likely[k:]) > CHANCE / 2)
+    return range(low, high + 1)
+
+
+@pytest.mark.parametrize("rounds", few_or_all(6, 200))
+def test_tests_flip_at_the_rates_at_which_they_fail(
+    sessions: Sessions, repo: Path, tmp_path: Path, rounds: int
+) -> None:
+    (tmp_path / "draws.py").write_text(DRAWS.format(rates=RATES))
+    command = f"{sys.executable} -S {tmp_path / 'draws.py'} {tmp_path / 'runs'}"
+    session = sessions.submit(
+        repo, doer={"command": "true"}, max_iterations=rounds, no_progress=0, baseline=False,
+        checkers=[{"name": "flips", "command": command, "reruns": 2}, "no: false"],
+    )  # fmt: skip
+    entries = sessions.engine.queries.ledger(session, limit=rounds).items
+    checks = [check for one in entries for check in one.checks if check["name"] == "flips"]
+    assert len(checks) == rounds
+    number = 0  # of the draw, as in the checker
+    again, flaky, proven = list[set[str]](), 0, 0
+    for check in checks:
+        drawn = [fails(number := number + 1)]
+        drawn += [fails(number := number + 1) for _ in range(2 * bool(drawn[0]))]
+        repeated = cast("list[dict[str, list[str]]]", check.get("runs") or [])
+        runs = [{*one["failed"]} for one in repeated]
+        assert runs == (drawn if drawn[0] else [])
+        red = [bool(one) for one in drawn]
+        assert ("flaky" in check) == (len({*red}) == 2)
+        flaky, proven = flaky + ("flaky" in check), proven + (red == [True, False, True])
+        again += runs[1:]
+    for name, rate in RATES.items():
+        assert sum(name in one for one in again) in interval(len(again), rate)
+    fails_at = 1 - (1 - RATES["seldom"]) * (1 - RATES["often"])
+    assert flaky in interval(rounds, fails_at * (1 - fails_at**2))
+    today = datetime.now(UTC).date()
+    counts = sessions.engine.statistics.of(today, today).checks
+    found = sum(one.count for one in counts if one.verdict == "flaky")
+    assert found == proven
+    assert found in interval(rounds, fails_at**2 * (1 - fails_at))
+
+
+def fails(number: int) -> set[str]:
+    """The tests that fail in the draw of this number."""
+    random = Random(number)
+    return {name for name, rate in RATES.items() if random.random() < rate}
