@@ -107,8 +107,6 @@ class Judged(NamedTuple):
     left: Sequence[str] = ()
     #: The repositories in the worktree whose files are in the commit.
     nested: Sequence[str] = ()
-    #: The by-products in the worktree, which are in no commit.
-    left_out: Sequence[str] = ()
 
     def add_warning(self, outcome: Outcome) -> Outcome:
         """Name the files that are not in the commit, and the repositories that became files."""
@@ -124,8 +122,6 @@ class Judged(NamedTuple):
                 "the doer made git repositories of their own, whose files are in the commit without"
                 f" their history: {listed(self.nested)}"
             )
-        if self.left_out:
-            warnings.append(f"by-products are not in the commit: {listed(self.left_out)}")
         if not warnings:
             return outcome
         return outcome.model_copy(update={"warning": "; ".join(warnings)})
@@ -151,7 +147,7 @@ def judged_work(task: BodyTask, path: Path) -> Judged:
         )
     left = found.changed_names(recorded, now)
     work = Work(tree, kept.objects, kept.variables, kept.conversions)
-    return Judged(work, left, found.nested(), found.left_out())
+    return Judged(work, left, found.nested())
 
 
 def _home_of(inputs: Mapping[str, JsonValue], session: str, root: Path) -> Home:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from leadhand.cli.render.tables import plural, table
 from leadhand.models.text import block, plain, plain_ends, reason_text
@@ -159,6 +159,8 @@ def evidence_lines(evidence: Evidence | None) -> Iterator[str]:
         return
     parts = [] if evidence.files is None else [_files(evidence.files)]
     parts += [f"{plain(one.name)} {_check(one)}" for one in evidence.checks]
+    if evidence.left_out:
+        parts.append(f"left out: {_first(evidence.left_out)}")
     yield f"evidence: {'; '.join(parts)}"
     for note in evidence.notes:
         yield f"note: {plain(note, most=400)}"
@@ -174,10 +176,15 @@ def _check(one: CheckEvidence) -> str:
 
 def _files(changed: ChangedFiles) -> str:
     """The number of changed files, and the first of them."""
-    names = [plain(name) for name in changed.files[:_MOST_FILES]]
-    more = ["..."] if changed.count > len(names) else []
-    which = f" ({', '.join([*names, *more])})" if names else ""
+    which = f" ({_first(changed.files, changed.count)})" if changed.files else ""
     return f"{plural(changed.count, 'file')} changed{which}"
+
+
+def _first(files: Sequence[str], count: int | None = None) -> str:
+    """The first of the files, of which there may be more than are named."""
+    names = [plain(name) for name in files[:_MOST_FILES]]
+    more = ["..."] if (len(files) if count is None else count) > len(names) else []
+    return ", ".join([*names, *more])
 
 
 def next_steps(result: ResultView) -> Iterator[str]:

@@ -175,8 +175,10 @@ def test_by_products_are_no_work_unless_git_tracks_them(sessions: Sessions, repo
     assert entry.changed_by_checkers is None
     changed = git(repo, "diff", "--name-only", f"main..leadhand/{session}").splitlines()
     assert changed == [".env", "a"]
-    warnings = sessions.warnings(session)
-    assert "by-products are not in the commit: .coverage, .pytest_cache/, __pycache__/" in warnings
+    evidence = sessions.engine.queries.result(session).evidence
+    assert evidence is not None
+    assert evidence.left_out == [".coverage", ".pytest_cache/", "__pycache__/"]
+    assert not any("by-products" in one for one in sessions.warnings(session))
     home = Home(repo.parent / "state", session, repo, "")
     git(repo, "merge", "-q", "--ff-only", f"leadhand/{session}")
     assert discard_folder(Git(repo), home, force=False).kept == ""
