@@ -146,14 +146,14 @@ def read_fields(path: Path) -> dict[str, str | int | float]:
 
 
 def tail(log: Path, *, since: int = 0) -> str:
-    """Returns the last lines of a log written after this offset; '' if it is unreadable."""
+    """Returns the last lines of a log after this offset, each once; '' if it is unreadable."""
     try:
         with log.open("rb") as file:
             file.seek(max(since, size(log) - _TAIL_BYTES))
             lines = file.read().decode(errors="replace").splitlines()
     except OSError:
         return ""
-    return "\n".join(lines[-_TAIL_LINES:])
+    return "\n".join(dict.fromkeys(lines[-_TAIL_LINES:]))
 
 
 def size(log: Path) -> int:
