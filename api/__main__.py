@@ -6,9 +6,8 @@ import sys
 from contextlib import suppress
 from functools import partial
 
-from flask import request
+from flask import Flask, request
 
-from api import tracing
 from api.application import create_app
 from api.serving import Api
 from api.wire.server import SPARE_THREADS, Server
@@ -19,6 +18,7 @@ from app.operations.fleet_secret import check_secret
 from app.settings import Settings, doubts
 from app.store.identity_file import memory_of
 from leadhand.process_guard import hide
+from tasks import tracing
 from tasks.artifact_sweep import ArtifactSweeper
 from tasks.bootstrap import examine, make_engine
 from tasks.periodic import Pace, Sweeper
@@ -63,7 +63,7 @@ def build(settings: Settings, engine: Engine) -> Api:
     ArtifactSweeper(engine).start()
     api = create_app(settings, engine, streams=settings.api_threads - SPARE_THREADS)
     api.before_request(partial(_touch, pace))
-    tracing.begin(api, settings)
+    begin(api, settings)
     return api
 
 
@@ -71,6 +71,20 @@ def _touch(pace: Pace) -> None:
     """Note that a request may make work; those that only read do not."""
     if request.method not in ("GET", "HEAD"):
         pace.touch()
+
+
+_EXCLUDED = "healthz,readyz,metrics"
+
+
+def begin(flask: Flask, settings: Settings) -> None:
+    """Starts OpenTelemetry traces of this process's requests, unless the settings turn them off."""
+    tracing.begin(settings, "leadhand-api")
+    if settings.traces == "off":
+        return
+    from opentelemetry.instrumentation.flask import FlaskInstrumentor
+
+    instrumentor = FlaskInstrumentor()
+    instrumentor.instrument_app(flask, excluded_urls=_EXCLUDED)  # type: ignore[no-untyped-call]
 
 
 if __name__ == "__main__":

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+
 from celery import Celery
 
 from app.redis_url import tls_options
 from app.settings import Settings
 from tasks import transport
-from tasks.broker_url import broker_address
 
 #: Time-out of sockets to the broker; without it a half-open one blocks for ever. A worker takes up
 #: to four times as long to notice, and must be back within 30 s.
@@ -65,7 +66,35 @@ def make_celery(settings: Settings) -> Celery:
         worker_redirect_stdouts=False,
         # On a busy machine a new process may take long to come up; the default kills it after 4 s.
         worker_proc_alive_timeout=30.0,
-        # SIGTERM is handled in workers/host/drain.py.
+        # SIGTERM is handled in workers/__main__.py.
         worker_max_tasks_per_child=5000,
     )
     return celery
+
+
+def broker_address(url: str) -> str:
+    """Converts a Redis URL to one for kombu: `unix://` to its scheme, `rediss://` without options.
+
+    The options of TLS are a setting of Celery's. Other URLs are returned unchanged.
+
+    >>> broker_address("unix:///run/redis.sock?db=1")
+    'redis+socket:///run/redis.sock?virtual_host=1'
+    >>> broker_address("unix://user:secret@/run/redis.sock")
+    'redis+socket://user:secret@/run/redis.sock?virtual_host=0'
+    >>> broker_address("redis://host:6379/1")
+    'redis://host:6379/1'
+    >>> broker_address("rediss://host:6379/1?ssl_cert_reqs=none")
+    'rediss://host:6379/1'
+    """
+    parts = urlsplit(url)
+    if parts.scheme == "rediss":
+        return url.partition("?")[0]
+    if parts.scheme != "unix":
+        return url
+    query = dict(parse_qsl(parts.query))
+    login = parts.netloc
+    if "password" in query and not login:
+        user, password = query.pop("username", ""), query.pop("password")
+        login = f"{quote(user, safe='')}:{quote(password, safe='')}@"
+    query = {"virtual_host": query.pop("db", "0")} | query
+    return f"redis+socket://{login}{parts.path}?{urlencode(query)}"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import gc
+import multiprocessing
 import os
 import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from celery import Celery
 from celery.bootsteps import StartStopStep
@@ -44,9 +45,7 @@ from workers.attempt.heartbeat import Heartbeats
 from workers.attempt.inline_watchdog import InlineWatchdog
 from workers.attempt.output_writer import OutputWriter
 from workers.folders.spill import SpillCleanup
-from workers.host.consumed_queues import ConsumedQueues
 from workers.host.dead_workers import DeadWorkers
-from workers.host.drain import Drain
 from workers.host.event_batching import BatchingConsumer
 from workers.host.intake import Intake
 from workers.host.inventory import Inventory
@@ -313,6 +312,48 @@ def _claim_spill(folder: Path) -> None:
         claim_folder(folder)
     except OSError as error:
         raise SettingInvalid("LEADHAND_SPILL", str(folder), str(error)) from error
+
+
+class Drain:
+    """A flag in shared memory, seen by every process forked after its creation."""
+
+    def __init__(self) -> None:
+        self._flag = multiprocessing.get_context("fork").Value("b", 0, lock=False)
+
+    def begin(self) -> None:
+        """Set the flag, shared by the worker's processes, by which no new step starts."""
+        self._flag.value = 1
+
+    def under_way(self) -> bool:
+        """Whether the worker is shutting down."""
+        return bool(self._flag.value)
+
+
+class ConsumedQueues:
+    """Reads the queues from Celery's consumer; safe to call from any thread."""
+
+    def __init__(self) -> None:
+        self._consumer: Any = None
+
+    def watch(self, consumer: object) -> None:
+        """Set the Celery consumer whose queues `queues` returns from now on."""
+        self._consumer = consumer
+
+    def queues(self) -> tuple[str, ...] | None:
+        """Return the queues that this worker consumes now, sorted; empty if disconnected.
+
+        Empty while the worker shuts down or has no connection to the broker; None before start.
+        """
+        if self._consumer is None:
+            return None
+        tasks = self._consumer.task_consumer  # None between two connections
+        if tasks is None or self._consumer.controller.blueprint.state != _RUN:
+            return ()
+        return tuple(sorted(q.name for q in list(tasks.queues) if tasks.consuming_from(q.name)))
+
+
+#: Celery's blueprint state of a worker that neither starts nor shuts down.
+_RUN = 1
 
 
 if __name__ == "__main__":

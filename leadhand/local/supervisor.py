@@ -27,6 +27,7 @@ import logging
 import math
 import os
 import secrets
+import shutil
 import signal
 import socket
 import sys
@@ -39,7 +40,7 @@ from typing import NamedTuple
 
 from leadhand import process_guard
 from leadhand.errors import SettingInvalid
-from leadhand.local import file_locks, log_files
+from leadhand.local import file_locks
 from leadhand.local import state_dir as home_folder
 from leadhand.local.api_probe import LocalApi
 from leadhand.local.credentials import own_port, require_answer, user_agents_files
@@ -238,7 +239,7 @@ class Supervisor:
                 _log.info("idle: no command is attached and no session is live")
                 return
             if now >= logs_due:
-                log_files.bound(self._home / "log")
+                rotate_logs(self._home / "log")
                 logs_due = now + _LOGS_LOOK_S
             time.sleep(_LOOK_S)
         _log.warning("the state folder was removed")
@@ -395,6 +396,21 @@ def _has_worker(api: LocalApi, name: str) -> bool:
         return api.has_worker(name) or api.refuses_store()
     except OSError:
         return False
+
+
+_LARGEST = 4 * 1024 * 1024
+
+
+def rotate_logs(folder: Path, *, largest: int = _LARGEST) -> None:
+    """Rotates each too large log of a folder: copies it to LOG.1 and empties it.
+
+    Writers have the log open for appending, so it is copied and truncated, not renamed.
+    """
+    for log in folder.glob("*.log"):
+        if log.stat().st_size > largest:
+            former = log.with_suffix(".log.1")
+            shutil.copyfile(log, former)
+            os.truncate(log, 0)
 
 
 if __name__ == "__main__":

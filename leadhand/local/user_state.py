@@ -9,15 +9,16 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import re
+import secrets
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from leadhand.local import file_locks
 from leadhand.local import state_dir as home_folder
 from leadhand.local.errors import FolderUnfit, UserStateUnfit
-from leadhand.local.machine_id import machine_id
 from leadhand.models.definition_folder import folder_with_definitions
 from leadhand.models.git_tracking import repository_top
 
@@ -145,3 +146,39 @@ def home_of(env: Mapping[str, str]) -> Path | None:
 def defining_folder(folder: Path, env: Mapping[str, str]) -> Path | None:
     """Returns the nearest folder upward that defines agents, flows or tools; None if none does."""
     return folder_with_definitions(folder, home_of(env))
+
+
+MACHINE_ID_FILE = Path("/etc/machine-id")
+_OWN_ID = "machine-id"
+_ID = re.compile(r"[0-9a-f]{32}")
+
+
+def machine_id(ours: Path, *, system: Path = MACHINE_ID_FILE) -> str:
+    """Returns the machine's id, 32 hex digits; creates one in `ours` if there is none."""
+    return _read_machine_id(system) or _read_machine_id(ours / _OWN_ID) or _make_machine_id(ours)
+
+
+def _make_machine_id(ours: Path) -> str:
+    """Create the file with a new id; of several processes one wins, and all return its id."""
+    ours.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
+    made, file = secrets.token_hex(16), ours / _OWN_ID
+    draft = ours / f"{_OWN_ID}.{made}"
+    draft.write_text(made + "\n")
+    try:
+        with suppress(FileExistsError):
+            os.link(draft, file)
+    finally:
+        draft.unlink()
+    kept = _read_machine_id(file)
+    if not kept:
+        raise OSError(0, f"{str(file)!r} has no machine id; remove it")
+    return kept
+
+
+def _read_machine_id(file: Path) -> str:
+    """The id in a file; '' if it has none, as in a container or before a first boot."""
+    try:
+        found = file.read_text(errors="replace").strip()
+    except OSError:
+        return ""
+    return found if _ID.fullmatch(found) else ""

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from pydantic import JsonValue
 
 from app.domain.outcomes import Busy, Usage
 from app.truncate import cut
-from workers.agents.activity import Notice
+from workers.agents.activity import (
+    Activity,
+    AgentText,
+    Notice,
+    ToolEnded,
+    ToolStarted,
+    format_input,
+    format_value,
+)
 from workers.agents.activity_log import ActivityLog
-from workers.agents.activity_reader import read_activity
-from workers.agents.codex_tools import CodexTools
+from workers.agents.codex_events import read_codex
+from workers.agents.codex_rollout import find_sandbox_error
 from workers.agents.usage import Meter
 from workers.processes.line_reader import LINE_BYTES, Lines
 from workers.processes.output import Captured
-from workers.registry.agent_entry import Agent
+from workers.registry.agent_entry import ActivityPaths, Agent
 from workers.registry.errors import AnswerUnreadable
 from workers.registry.json_path import find
 from workers.task.live_output import LiveOutput
@@ -200,3 +208,148 @@ def _parse_json(text: str) -> JsonValue:
     except (ValueError, RecursionError):
         return None
     return value
+
+
+def read_activity(paths: ActivityPaths | None, event: JsonValue) -> Iterator[Activity]:
+    """Yields the tool calls and texts in an event of an agent's output."""
+    if not isinstance(event, dict):
+        return
+    if paths is not None:
+        yield from _read_by_paths(paths, event)
+        return
+    yield from read_claude(event)
+    yield from read_codex(event)
+
+
+def _read_by_paths(paths: ActivityPaths, event: JsonValue) -> Iterator[Activity]:
+    text, name = _first(paths.text, event), _first(paths.tool, event)
+    result, failed = _first(paths.result, event), _first(paths.failed, event)
+    given = _first(paths.id, event)
+    id_ = None if given is None else format_value(given)
+    if text is not None:
+        yield AgentText(format_value(text))
+    call = None
+    if name is not None:
+        call = ToolStarted(id_, format_value(name), format_input(_first(paths.input, event)))
+    if result is not None or failed is not None:
+        yield ToolEnded(id_, format_value(result), bool(failed), call)
+    elif call is not None:
+        yield call
+    if (retry := _first(paths.retry, event)) is not None:
+        yield Notice("retry", format_value(retry))
+    if (limit := _first(paths.rate_limit, event)) is not None:
+        yield Notice("rate limit", format_value(limit))
+
+
+def _first(paths: tuple[str, ...], event: JsonValue) -> JsonValue:
+    """The value at the first path that has one."""
+    return next((value for path in paths if (value := find(path, event)) is not None), None)
+
+
+def read_claude(event: dict[str, JsonValue]) -> Iterator[Activity]:
+    """Yields the texts, tool calls, tool results and notices in an event of Claude Code."""
+    kind = event.get("type")
+    if kind in ("assistant", "user"):
+        yield from _read_message(kind, event.get("message"))
+    elif kind == "system" and event.get("subtype") == "api_retry":
+        yield Notice("retry", _retry_text(event))
+    elif kind == "rate_limit_event":
+        yield from _read_rate_limit(event)
+
+
+def _read_message(kind: JsonValue, message: JsonValue) -> Iterator[Activity]:
+    blocks = message.get("content") if isinstance(message, dict) else None
+    for block in blocks if isinstance(blocks, list) else []:
+        if not isinstance(block, dict):
+            continue
+        if kind == "assistant" and block.get("type") == "text":
+            yield AgentText(format_value(block.get("text")))
+        elif kind == "assistant" and block.get("type") == "tool_use":
+            name = str(block.get("name") or "tool")
+            yield ToolStarted(_id(block.get("id")), name, format_input(block.get("input")))
+        elif kind == "user" and block.get("type") == "tool_result":
+            result = format_value(block.get("content"))
+            yield ToolEnded(_id(block.get("tool_use_id")), result, block.get("is_error") is True)
+
+
+def _id(value: JsonValue) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _retry_text(event: dict[str, JsonValue]) -> str:
+    """Which retry it is, when it starts, and why.
+
+    >>> _retry_text({"attempt": 1, "max_retries": 2, "retry_delay_ms": 539.9,
+    ...              "error_status": 529, "error": "overloaded"})
+    '1 of 2 in 0.5 s: overloaded (529)'
+    """
+    count = f"{event.get('attempt', '?')} of {event.get('max_retries', '?')}"
+    delay = event.get("retry_delay_ms")
+    wait = f" in {delay / 1000:.1f} s" if isinstance(delay, int | float) else ""
+    status = event.get("error_status")
+    why = f"{event.get('error') or 'unknown error'}" + (f" ({status})" if status else "")
+    return f"{count}{wait}: {why}"
+
+
+def _read_rate_limit(event: dict[str, JsonValue]) -> Iterator[Activity]:
+    """The state of a rate limit, unless requests are allowed without a warning."""
+    nested = event.get("rate_limit_info")
+    info = nested if isinstance(nested, dict) else event
+    status = info.get("status")
+    if status == "allowed":
+        return
+    shown = {"status": status, "limit": info.get("rateLimitType"), "resets": info.get("resetsAt")}
+    yield Notice("rate limit", format_input({k: v for k, v in shown.items() if v is not None}))
+
+
+#: The prefix of errors from the sandbox program that Codex uses on Linux.
+_SANDBOX = "bwrap: "
+_HINT = (
+    "set CODEX_HOME to a folder outside of the temporary directory and run Codex where bubblewrap"
+    " works, or add --sandbox danger-full-access to its entry if something else confines it"
+)
+
+
+class CodexTools:
+    """Tracks whether any tool call of one run worked; `home` is CODEX_HOME, where it is known."""
+
+    def __init__(self, home: Path | None = None) -> None:
+        self._home = home
+        self._thread: str | None = None
+        self._has_worked = False
+        self._error: str | None = None
+
+    def take(self, event: JsonValue) -> None:
+        """Record the thread id or a completed tool call from a Codex event; ignore other events."""
+        if isinstance(event, dict) and event.get("type") == "thread.started":
+            self._thread = str(event.get("thread_id"))
+        if not isinstance(event, dict) or event.get("type") != "item.completed":
+            return
+        item = event.get("item")
+        if not isinstance(item, dict):
+            return
+        if item.get("type") == "command_execution":
+            self._take_command(item)
+        elif item.get("type") in ("file_change", "mcp_tool_call"):
+            self._has_worked = self._has_worked or item.get("status") == "completed"
+
+    def find_fault(self) -> str | None:
+        """Return why no tool call worked, with the fix; None if one worked or none was made."""
+        if self._has_worked:
+            return None
+        error = self._error or self._find_unreported()
+        if error is None:
+            return None
+        return f"its sandbox started none of its commands ({error}); {_HINT}"
+
+    def _find_unreported(self) -> str | None:
+        if self._home is None or self._thread is None:
+            return None
+        return find_sandbox_error(self._home, self._thread)
+
+    def _take_command(self, item: dict[str, JsonValue]) -> None:
+        output = str(item.get("aggregated_output") or "").strip()
+        if item.get("status") == "failed" and output.startswith(_SANDBOX):
+            self._error = output.splitlines()[0][:300]
+        else:
+            self._has_worked = True

@@ -6,7 +6,9 @@ changes are committed to its branch first, and the branch stays.
 
 from __future__ import annotations
 
+import os
 import shutil
+from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,7 +20,6 @@ from workers.workspaces.git import Git, WorkspaceRefused
 from workers.workspaces.in_progress import find_in_progress
 from workers.workspaces.layout import Record, read_record, remove_record
 from workers.workspaces.merging import merged_tip
-from workers.workspaces.submodules import inner_repository, settled_submodules
 from workers.workspaces.worktrees import Place
 
 _FOREIGN = "its record is gone, which says what it holds; look at it and remove it yourself"
@@ -173,3 +174,60 @@ def _is_merged(git: Git, place: Place, record: Record) -> bool:
     if tip == merged_tip(git, place.plan, place.task):
         return True
     return git.ask("merge-base", "--is-ancestor", tip, record.target) is not None
+
+
+#: The mode of a submodule in a tree or an index.
+_GITLINK = "160000"
+
+
+def settled_submodules(git: Git, path: Path, base: str) -> list[str]:
+    """Returns the submodules without local work, which can be removed with a worktree.
+
+    Such a one has the recorded commit checked out, no changes or stash, and no commit that is
+    neither on a remote nor recorded in the commit `base`. Submodules within it are alike.
+    """
+    here = git.at(path)
+    found: list[str] = []
+    for line in here("ls-files", "--stage", "-z").split("\0"):
+        facts, _, name = line.partition("\t")
+        if not facts.startswith(_GITLINK) or not (path / name / ".git").exists():
+            continue
+        if _is_settled(git, path / name, facts.split()[1], _recorded(here, base, name)):
+            found.append(name)
+    return found
+
+
+def inner_repository(path: Path, settled: Collection[str] = ()) -> str | None:
+    """Returns a repository inside a worktree whose files git would not commit; None without one."""
+    for above, names, files in os.walk(path):
+        inside = Path(above).relative_to(path)
+        if Path(above) != path and ".git" in (*names, *files):
+            return str(inside)
+        names[:] = [one for one in names if one != ".git" and str(inside / one) not in settled]
+    return None
+
+
+def _is_settled(git: Git, path: Path, commit: str, base: str | None) -> bool:
+    here = git.at(path)
+    if here.ask("rev-parse", "HEAD") != commit or _is_changed(here):
+        return False
+    if here.ask("rev-parse", "--verify", "--quiet", "refs/stash") is not None:
+        return False
+    own = ["HEAD", "--branches", "--not", "--remotes"]
+    if base is not None and here.ask("cat-file", "-e", f"{base}^{{commit}}") is not None:
+        own.append(base)
+    if here.ask("rev-list", "--max-count=1", *own) != "":
+        return False
+    return inner_repository(path, settled_submodules(git, path, base or "")) is None
+
+
+def _is_changed(here: Git) -> bool:
+    found = here.ask(
+        "status", "--porcelain", "--untracked-files=normal", "--ignore-submodules=none"
+    )
+    return found != ""
+
+
+def _recorded(here: Git, base: str, name: str) -> str | None:
+    """The commit of a submodule that a commit records."""
+    return here.ask("rev-parse", "--verify", "--quiet", f"{base}:{name}") if base else None

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import NamedTuple
 
 from flask import Blueprint, Response, g, request
 
-from api.dashboard.panels.bubbles import bubble_of, resumes_at
 from api.dashboard.panels.controls import controls_of
 from api.dashboard.panels.matrix import cells_of, matrices
 from api.dashboard.panels.patches import LINES, files_of, numbered
-from api.dashboard.panels.step_buttons import can_fork, step_buttons, suggested
+from api.dashboard.panels.step_buttons import RESTS, Button, can_fork, step_buttons, suggested
 from api.dashboard.panels.timeline import timeline
 from api.dashboard.render import elapsed_s, page
 from api.problem_types import refuse_by_status
 from api.responses import drawing_response
+from app.domain.records import StepRecord
 from app.domain.states import SessionStatus
 from app.engine import Engine
 from app.errors import SessionUnknown
 from app.security.api_tokens import Scope
 from leadhand.contract.sessions import SVG
-from leadhand.models.views import DiffView, Evidence, LedgerEntry, SessionView
+from leadhand.models.views import DiffView, Evidence, LedgerEntry, SessionView, TranscriptEntry
 
 #: Entries that a panel shows at once.
 ITERATIONS, ENTRIES, STEPS, EVENTS, TREE = 200, 60, 100, 200, 200
@@ -209,3 +210,37 @@ class SessionPage:
 def add_to(routes: Blueprint, engine: Engine) -> None:
     """Registers the page of one session and its parts."""
     SessionPage(engine).add_to(routes)
+
+
+class Bubble(NamedTuple):
+    """The status of the attempt that an entry belongs to, and what a person can do from there."""
+
+    #: Empty if nothing is known of the step.
+    status: str = ""
+    #: Whether the last resume of the session continued after this step.
+    resumed_here: bool = False
+    #: Resumes the session after this step; None where it cannot.
+    resume: Button | None = None
+
+
+def bubble_of(view: SessionView, steps: Mapping[str, StepRecord], entry: TranscriptEntry) -> Bubble:
+    """Returns the step state and resume button shown beside an answer; empty for other entries."""
+    step = steps.get(entry.address)
+    if step is None or entry.role not in ("assistant", "human"):
+        return Bubble()
+    if entry.attempt and entry.attempt < step.attempt:
+        return Bubble("retried")
+    resume = None
+    if view.status in RESTS and step.state == "succeeded":
+        resume = Button("resume", "Resume after", {"after": entry.address})
+    return Bubble(step.state, view.resumed_after == entry.address, resume)
+
+
+def resumes_at(view: SessionView, live: Sequence[str]) -> list[str]:
+    """Returns the addresses of the steps where a stopped or failed session continues; or empty."""
+    if view.status == "stopped":
+        return sorted(live)
+    if view.status == "failed" and view.reason is not None:
+        found = [link.at for link in view.reason.chain() if link.at]
+        return found[-1:]
+    return []

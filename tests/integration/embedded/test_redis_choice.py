@@ -16,8 +16,7 @@ import redis
 
 from leadhand.local.errors import RedisForeign
 from leadhand.local.redis_binary import Program, find_program, identify
-from leadhand.local.redis_choice import RECORD, choose_program, find_writer
-from leadhand.local.redis_data import Writer, read_writer
+from leadhand.local.redis_choice import RECORD, Writer, choose_program, find_writer, read_writer
 from leadhand.local.redis_server import RedisServer
 
 pytestmark = pytest.mark.no_cover

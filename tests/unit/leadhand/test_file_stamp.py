@@ -13,7 +13,7 @@ import pytest
 from leadhand.file_stamp import stamp_of
 from tests.waiting import wait_until
 from workers.registry.agents import AgentBook
-from workers.registry.reload import AgentFiles
+from workers.registry.registries import AgentFiles
 
 
 def _edit(file: Path) -> None:

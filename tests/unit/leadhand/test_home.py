@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from leadhand.local import log_files
 from leadhand.local import state_dir as home_folder
 from leadhand.local.errors import (
     EmbeddedError,
@@ -23,6 +22,7 @@ from leadhand.local.errors import (
     StackNotStarted,
     UserStateUnfit,
 )
+from leadhand.local.supervisor import rotate_logs
 
 
 def test_folder_is_closed_to_others_and_hidden_from_git(home: Path):
@@ -92,11 +92,11 @@ def test_log_that_grew_too_large_begins_anew_for_who_appends(tmp_path: Path):
     with log.open("a") as writer:
         writer.write("long ago\n")
         writer.flush()
-        log_files.bound(tmp_path, largest=5)
+        rotate_logs(tmp_path, largest=5)
         writer.write("now\n")
     assert (tmp_path / "x.log.1").read_text() == "long ago\n"
     assert log.read_text() == "now\n"
-    log_files.bound(tmp_path, largest=5)
+    rotate_logs(tmp_path, largest=5)
     assert log.read_text() == "now\n"
 
 

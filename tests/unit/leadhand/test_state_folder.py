@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from leadhand.errors import SettingInvalid
-from leadhand.local import file_locks, machine_id, state_dir, user_state
+from leadhand.local import file_locks, state_dir, user_state
 from leadhand.local.credentials import user_agents_files
 from leadhand.local.errors import FolderUnfit, StackElsewhere, UserStateUnfit
 from leadhand.local.running import require_here
@@ -31,7 +31,7 @@ def env(tmp_path: Path) -> dict[str, str]:
 def no_machine_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A container: its /etc/machine-id is a file that the test may write."""
     file = tmp_path / "machine-id"
-    monkeypatch.setattr(machine_id.machine_id, "__kwdefaults__", {"system": file})
+    monkeypatch.setattr(user_state.machine_id, "__kwdefaults__", {"system": file})
     return file
 
 
@@ -75,7 +75,7 @@ def test_processes_that_make_the_id_at_once_agree(tmp_path: Path) -> None:
 
     def make() -> None:
         together.wait()
-        found.append(machine_id._make(tmp_path))
+        found.append(user_state._make_machine_id(tmp_path))
 
     threads = [threading.Thread(target=make) for _ in range(8)]
     for thread in threads:

@@ -12,8 +12,7 @@ from app.domain.outcomes import Outcome, ToolCall
 from app.domain.program import Action
 from workers.agents.activity import AgentText, Notice, ToolEnded, ToolStarted
 from workers.agents.activity_log import CALLS, ActivityLog
-from workers.agents.activity_reader import read_activity
-from workers.agents.output_parser import OutputParser
+from workers.agents.output_parser import OutputParser, read_activity
 from workers.attempt.redact import redact_outcome
 from workers.registry.agent_entry import ActivityPaths, Agent
 from workers.registry.agents import AgentBook

@@ -20,7 +20,7 @@ from workers.registry.errors import (
     ModelUnwanted,
 )
 from workers.registry.preflight import agents_here, faults_of
-from workers.registry.reload import AgentFiles
+from workers.registry.registries import AgentFiles
 
 
 def loaded(tmp_path: Path, text: str) -> AgentBook:

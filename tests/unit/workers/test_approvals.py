@@ -13,7 +13,7 @@ from workers.registry.agents import AgentBook
 from workers.registry.claude_and_codex import BUILTIN_AGENTS
 from workers.registry.declared.book import ToolBook, ToolFiles, load
 from workers.registry.errors import AgentsFileInvalid
-from workers.registry.reload import AgentFiles
+from workers.registry.registries import AgentFiles
 
 AGENTS = """\
 [agents.helper]

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from workers.agents import mcp_config
+from workers.agents.command import codex_args, config_file
 
 
 def test_the_file_is_private_and_gone_afterwards(tmp_path) -> None:
-    with mcp_config.config_file(tmp_path / "session" / "attempt", wanted=True) as name:
+    with config_file(tmp_path / "session" / "attempt", wanted=True) as name:
         path = Path(name)
         assert path.stat().st_mode & 0o777 == 0o600
         assert path.parent.stat().st_mode & 0o777 == 0o700
@@ -27,7 +27,7 @@ def test_the_file_is_private_and_gone_afterwards(tmp_path) -> None:
 
 def test_the_file_is_gone_after_an_error_too(tmp_path) -> None:
     def fail() -> None:
-        with mcp_config.config_file(tmp_path / "session" / "attempt", wanted=True):
+        with config_file(tmp_path / "session" / "attempt", wanted=True):
             raise RuntimeError("the agent")
 
     with pytest.raises(RuntimeError):
@@ -36,7 +36,7 @@ def test_the_file_is_gone_after_an_error_too(tmp_path) -> None:
 
 
 def test_codex_gets_toml_that_names_the_variables_and_holds_no_value() -> None:
-    given = mcp_config.codex_args(wanted=True)
+    given = codex_args(wanted=True)
     assert set(given[::2]) == {"-c"}
     server = tomllib.loads("\n".join(given[1::2]))["mcp_servers"]["leadhand"]
     assert server["command"] == sys.executable
@@ -46,7 +46,7 @@ def test_codex_gets_toml_that_names_the_variables_and_holds_no_value() -> None:
 
 
 def test_an_agent_that_asks_for_neither_gets_neither(tmp_path) -> None:
-    with mcp_config.config_file(tmp_path / "s" / "a", wanted=False) as name:
+    with config_file(tmp_path / "s" / "a", wanted=False) as name:
         assert name == ""
     assert not (tmp_path / "s").exists()
-    assert mcp_config.codex_args(wanted=False) == ()
+    assert codex_args(wanted=False) == ()
