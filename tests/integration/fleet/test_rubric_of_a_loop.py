@@ -32,9 +32,5 @@ def test_each_iteration_is_judged_by_the_rubric_as_it_is_then(fleet: Fleet) -> N
     checks = [entry.checks[0] for entry in result.history]
     assert checks[0]["rubric"] == checks[1]["rubric"] != checks[2]["rubric"]
     assert "Gate `test -f never` failed" in result.history[0].feedback
-    # The second iteration changed nothing, so the gate that had passed was not run again.
-    assert (fleet.folder / "ran").read_text().count("x") == 2
-    assert checks[1]["gates"] == [
-        {"gate": "echo x >> ../ran", "passed": True, "said": "", "kept": True},
-        {"gate": "test -f never", "passed": False, "said": "exited with code 1", "kept": False},
-    ]
+    assert (fleet.folder / "ran").read_text().count("x") == 3, "each iteration runs all gates"
+    assert [gate["passed"] for gate in checks[1]["gates"]] == [True, False]  # type: ignore[index, call-overload, union-attr]
