@@ -156,9 +156,7 @@ command = 3
     workers = [WorkerView(name="one", place="here", tools_here=[*world.shelf.tools()])]
     assert fault(workers, "count", files=["a"]) == ""
     assert "steps[0].arguments.file" in fault(workers, "count", file="a")
-    assert "steps[0].arguments.files: it should be a valid list" in fault(
-        workers, "count", files="a"
-    )
+    assert "steps[0].arguments.files: it should be a list" in fault(workers, "count", files="a")
     assert "steps[0].arguments.files" in fault(workers, "count", flag="-l")
     assert "it cannot be used" in fault(workers, "odd")
     assert "Write it into tools.toml" in fault(workers, "other")
