@@ -17,7 +17,7 @@ from api.fanout import Cut
 from api.serving import Call, current_api, serves
 from app.engine import Engine
 from app.errors import StoreAway
-from app.store.changes import Change, ChangeReads
+from app.store.changes import ChangeReads
 from leadhand.contract import messages
 from leadhand.contract.bodies import PageQuery
 from leadhand.contract.operation import EVENT_STREAM
@@ -44,7 +44,7 @@ def changes(engine: Engine, _: Call, asked: messages.ChangesQuery) -> Response |
         return _stream(engine, last)
     found = engine.store.part(ChangeReads).after(last or BEGINNING, limit=asked.limit)
     more = found[-1].id if len(found) == asked.limit else None
-    return Page[ChangeView](items=[_view(one) for one in found], next=more)
+    return Page[ChangeView](items=found, next=more)
 
 
 def _stream(engine: Engine, last: str | None) -> Response:
@@ -73,7 +73,7 @@ def _frames(
         while not (closing.wait(EVERY_S) or is_gone()):
             for one in reads.after(at, limit=BATCH):
                 at, sent = one.id, time.monotonic()
-                yield f"id: {one.id}\nevent: change\ndata: {_view(one).model_dump_json()}\n\n"
+                yield f"id: {one.id}\nevent: change\ndata: {one.model_dump_json()}\n\n"
             now = time.monotonic()
             if now - sent >= KEEP_ALIVE_S:
                 sent = now
@@ -86,7 +86,3 @@ def _frames(
         yield f"event: cut\ndata: {json.dumps({'why': Cut.CLOSING})}\n\n"
     except StoreAway:
         yield f"event: cut\ndata: {json.dumps({'why': 'store away'})}\n\n"
-
-
-def _view(change: Change) -> ChangeView:
-    return ChangeView(id=change.id, session=change.session, what=change.what)

@@ -19,7 +19,7 @@ from api.serving import Call, serves
 from app.domain.stack_errors import WorkflowUnknown
 from app.engine import Engine
 from app.errors import InvalidDocument
-from app.operations.stacks import NewWorkflow, StackCall
+from app.operations.stacks import StackCall
 from app.queries.stacks import WorkflowFilter
 from app.store.stacks import StackReads
 from leadhand.contract import stacks
@@ -67,7 +67,7 @@ def workflows(engine: Engine, call: Call, asked: stacks.WorkflowsQuery) -> Page[
 @serves(stacks.START)
 def start(engine: Engine, call: Call, asked: stacks.StartWorkflow) -> StackChange:
     """Starts a workflow session on top of the stack."""
-    return engine.stacks.start(_on_top(engine, call), NewWorkflow(**asked.model_dump()))
+    return engine.stacks.start(_on_top(engine, call), asked)
 
 
 @serves(stacks.MOVE)

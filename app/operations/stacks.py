@@ -33,6 +33,7 @@ from app.operations.store_guard import StoreGuard
 from app.redaction import redact
 from app.store.script_library import Verb
 from app.store.store import Store
+from leadhand.contract.stacks import StartWorkflow
 from leadhand.models.stacks import StackChange, WorkflowSession
 
 _NONE = SessionRef("", "")
@@ -57,19 +58,6 @@ class StackCall(NamedTuple):
         return {"stack": self.stack, "workflow": self.workflow, "owner": self.owner}
 
 
-class NewWorkflow(NamedTuple):
-    """A workflow session that is to start."""
-
-    job_name: str
-    workflow_name: str
-    goal: str
-    first_step_id: str
-    instance_id: str | None = None
-    #: Of a folder's stack: the folder, and the host that has it.
-    folder: str | None = None
-    place: str | None = None
-
-
 class Stacks:
     """Changes of stacks, each of them atomic. All methods raise StoreAway, and where a call names
     a workflow session WorkflowNotStacked, otherwise NoActiveWorkflow.
@@ -88,7 +76,7 @@ class Stacks:
         self._keep_s = keep_s
         self._new_id = new_id
 
-    def start(self, call: StackCall, new: NewWorkflow) -> StackChange:
+    def start(self, call: StackCall, new: StartWorkflow) -> StackChange:
         """Start a workflow session on top of the stack. Raises StackRefused if it is full."""
         arguments: dict[str, JsonValue] = {
             "job_name": new.job_name,

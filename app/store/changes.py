@@ -12,20 +12,12 @@ from redis.exceptions import WatchError
 from app.domain.ids import SessionRef
 from app.store.events import stream_entries
 from app.store.keys import Keys
+from leadhand.models.views import ChangeView
 
 #: A read must end before the socket's time-out.
 LONGEST_MS = 2000
 #: The id before the first entry of a stream.
 NONE = "0-0"
-
-
-class Change(NamedTuple):
-    """A change of a session."""
-
-    id: str
-    session: str
-    #: Its new status, or `attention`, `answered`, `annotated`, `deleted`.
-    what: str
 
 
 class Called(NamedTuple):
@@ -67,7 +59,7 @@ class ChangeReads:
             rows = pipe.execute()
         return [next((id_ for id_, _ in stream_entries(found)), NONE) for found in rows]
 
-    def after(self, last: str, *, limit: int = 500, block_ms: int = 0) -> list[Change]:
+    def after(self, last: str, *, limit: int = 500, block_ms: int = 0) -> list[ChangeView]:
         """Read the sessions' changes after an id, oldest first; waits up to `block_ms` for one."""
         with self._away():
             found = self._redis.xread(
@@ -75,7 +67,7 @@ class ChangeReads:
             )
         pairs = found.items() if isinstance(found, dict) else found or []
         return [
-            Change(str(id_), fields["s"], fields["w"])
+            ChangeView(id=str(id_), session=fields["s"], what=fields["w"])
             for _, entries in pairs
             for id_, fields in stream_entries(entries)
         ]

@@ -22,9 +22,10 @@ from app.domain.stack_errors import (
     WorkflowNotStacked,
     WorkflowUnknown,
 )
-from app.operations.stacks import NewWorkflow, StackCall, Stacks
+from app.operations.stacks import StackCall, Stacks
 from app.queries.stacks import WorkflowFilter
 from app.store.stacks import StackReads
+from leadhand.contract.stacks import StartWorkflow
 from leadhand.models.stacks import StackChange, WorkflowSession
 from tests.engine.driving import Bench
 from tests.engine.world import World
@@ -82,7 +83,10 @@ class StackMachine(RuleBasedStateMachine):
 
     @rule(step=STEPS, again=st.booleans())
     def start(self, step: str, *, again: bool) -> None:
-        call, new = StackCall("s", None, "ann", self.key()), NewWorkflow("job", "flow", "go", step)
+        call, new = (
+            StackCall("s", None, "ann", self.key()),
+            StartWorkflow(job_name="job", workflow_name="flow", goal="go", first_step_id=step),
+        )
         found = _of(self.stacks.start(call, new))
         if again:
             assert _of(self.stacks.start(call, new)) == found
@@ -263,13 +267,18 @@ def test_stack_is_as_a_plain_list_after_each_call(bench: Bench):
 
 def test_attempts_of_a_step_are_counted(bench: Bench):
     stacks = World.of(bench).engine.stacks
-    stacks.start(StackCall("s"), NewWorkflow("j", "w", "", "a"))
+    stacks.start(
+        StackCall("s"), StartWorkflow(job_name="j", workflow_name="w", goal="", first_step_id="a")
+    )
     counts = [stacks.record_quality_attempt(StackCall("s"), "a").quality_attempts for _ in "123"]
     assert counts == [1, 2, 3]
 
 
 def test_load_replaces_the_top_by_force_only(bench: Bench):
-    stacks, new = World.of(bench).engine.stacks, NewWorkflow("j", "w", "", "a")
+    stacks, new = (
+        World.of(bench).engine.stacks,
+        StartWorkflow(job_name="j", workflow_name="w", goal="", first_step_id="a"),
+    )
     below, top = (_of(stacks.start(StackCall("s"), new)).session_id for _ in "12")
     with pytest.raises(StackRefused, match=f"'{top}' is on top"):
         stacks.load(StackCall("s", below))
@@ -278,7 +287,12 @@ def test_load_replaces_the_top_by_force_only(bench: Bench):
 
 def test_a_deleted_session_is_in_no_list(bench: Bench):
     world = World.of(bench)
-    started = _of(world.engine.stacks.start(StackCall("s"), NewWorkflow("j", "w", "", "a")))
+    started = _of(
+        world.engine.stacks.start(
+            StackCall("s"),
+            StartWorkflow(job_name="j", workflow_name="w", goal="", first_step_id="a"),
+        )
+    )
     world.engine.stacks.delete(StackCall("s", started.session_id))
     assert world.engine.store.part(StackReads).members("s") == []
 
@@ -287,7 +301,7 @@ def test_an_id_of_a_deleted_session_is_not_given_again(bench: Bench):
     world = World.of(bench)
     engine, ids = world.engine, iter(["0000000a", "0000000a", "0000000b"])
     stacks = Stacks(engine.store, engine.guard, keep_s=60, new_id=ids.__next__)
-    new = NewWorkflow("j", "w", "", "a")
+    new = StartWorkflow(job_name="j", workflow_name="w", goal="", first_step_id="a")
     stacks.delete(StackCall("s", _of(stacks.start(StackCall("s"), new)).session_id))
     assert _of(stacks.start(StackCall("s"), new)).session_id == "0000000b"
 

@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 import pytest
 
-from app.operations.stacks import NewWorkflow, StackCall, Stacks
+from app.operations.stacks import StackCall, Stacks
 from app.queries.stacks import WorkflowFilter
+from leadhand.contract.stacks import StartWorkflow
 from leadhand.models.stacks import StackChange
 from tests.silent_engine import silent_engine
 
@@ -29,7 +30,10 @@ class Work(NamedTuple):
 def work(url: str, number: int) -> Work:
     """Nest workflow sessions, count attempts of the shared one, and end some in the middle."""
     engine = silent_engine(url)
-    stacks, new = engine.stacks, NewWorkflow("job", f"w{number}", "", "one")
+    stacks, new = (
+        engine.stacks,
+        StartWorkflow(job_name="job", workflow_name=f"w{number}", goal="", first_step_id="one"),
+    )
     attempts: list[int] = []
     ended: list[str] = []
     kept = _id(stacks.start(StackCall("s"), new))
@@ -68,7 +72,10 @@ def test_twenty_clients_share_one_stack(store_url: str) -> None:
 def check_shared_stack(store_url: str, workers: Executor) -> None:
     engine = silent_engine(store_url)
     shared = Stacks(engine.store, engine.guard, keep_s=60, new_id=lambda: SHARED)
-    shared.start(StackCall("s"), NewWorkflow("job", "shared", "", "one"))
+    shared.start(
+        StackCall("s"),
+        StartWorkflow(job_name="job", workflow_name="shared", goal="", first_step_id="one"),
+    )
     done = list(workers.map(work, [store_url] * PROCESSES, range(PROCESSES)))
     found = sorted(attempt for one in done for attempt in one.attempts)
     assert found == list(range(1, PROCESSES * ATTEMPTS + 1))

@@ -15,8 +15,9 @@ from app.domain.stack_errors import (
     WorkflowUnknown,
 )
 from app.errors import InvalidDocument
-from app.operations.stacks import TRIES, NewWorkflow, StackCall, Stacks
+from app.operations.stacks import TRIES, StackCall, Stacks
 from app.queries.stacks import WorkflowFilter
+from leadhand.contract.stacks import StartWorkflow
 from leadhand.models.stacks import StackChange, StackView, WorkflowSession
 from tests.engine.driving import Bench
 from tests.engine.test_fsck import audit
@@ -36,8 +37,8 @@ def call(workflow: str | None = None, key: str | None = None, stack: str = "s") 
     return StackCall(stack, workflow, "ann", key)
 
 
-def new(name: str = "release", step: str = "build") -> NewWorkflow:
-    return NewWorkflow("web", name, f"do {name}", step)
+def new(name: str = "release", step: str = "build") -> StartWorkflow:
+    return StartWorkflow(job_name="web", workflow_name=name, goal=f"do {name}", first_step_id=step)
 
 
 def start(world: World, name: str = "release", **more: str) -> str:
@@ -64,7 +65,15 @@ def parents(world: World) -> list[str | None]:
 
 
 def test_d3_started_workflow_session_is_active_and_has_all_that_was_given(world: World) -> None:
-    given = NewWorkflow("web", "release", "ship it", "build", "v2", "/work/web", "here")
+    given = StartWorkflow(
+        job_name="web",
+        workflow_name="release",
+        goal="ship it",
+        first_step_id="build",
+        instance_id="v2",
+        folder="/work/web",
+        place="here",
+    )
     change = world.engine.stacks.start(call(), given)
     found = session(change)
     assert (found.job_name, found.workflow_name, found.goal) == ("web", "release", "ship it")

@@ -11,8 +11,9 @@ from werkzeug.test import TestResponse
 
 from app.domain.stack_errors import StackRefused
 from app.engine import Engine
-from app.operations.stacks import NewWorkflow, StackCall
+from app.operations.stacks import StackCall
 from app.security.step_tokens import BODY_SCOPES, Caller, mint
+from leadhand.contract.stacks import StartWorkflow
 from leadhand.models.stacks import folder_stack
 from tests.session_driving import add_worker, claim
 from tests.silent_engine import OPERATOR, SECRET, loop
@@ -124,7 +125,7 @@ def test_stack_that_a_session_made_is_its_own_until_others_use_it(
 
 
 def test_stack_that_another_made_meanwhile_is_not_changed(engine: Engine) -> None:
-    new = NewWorkflow("job", "flow", "go", "plan")
+    new = StartWorkflow(job_name="job", workflow_name="flow", goal="go", first_step_id="plan")
     engine.stacks.start(StackCall("raced", by="ann"), new)
     for owner in ("0000000a", "0000000b"):
         with pytest.raises(StackRefused, match="is not of session"):
