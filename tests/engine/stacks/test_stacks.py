@@ -429,7 +429,7 @@ def test_outputs_of_all_steps_together_have_a_limit(world: World) -> None:
 
 def test_secrets_in_texts_are_redacted(world: World) -> None:
     stacks, secret = world.engine.stacks, "sk-abcdefgh12345678"
-    change = stacks.start(call(), new()._replace(goal=f"use {secret}"))
+    change = stacks.start(call(), new().model_copy(update={"goal": f"use {secret}"}))
     assert session(change).goal == "use [redacted]"
     found = session(stacks.complete_step(call(), "x", {}, f"with {secret}"))
     assert found.step_progress["x"].notes == "with [redacted]"
