@@ -23,6 +23,7 @@ _RUNNERS = {"uv", "poetry", "pipx"}
 _NUMBER = re.compile(r"^\d+(\.\d+)?[smhd]?$")
 #: What ends one command of a line.
 _NEXT = re.compile(r"&&|\|\||;|\n")
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 _SUFFIX = re.compile(r"\.(py|sh|bash|js|mjs|ts|rb|pl|php|R|jar)$")
 
 
@@ -78,6 +79,8 @@ def program_of(line: str) -> str:
     ('false-tee', 'make-tee')
     >>> program_of("grep '|' table"), program_of("python3 -m pytest -k 'a | b' | tail -3")
     ('grep', 'pytest-tail')
+    >>> program_of("test $(ls | grep -c '^part') -le 1")
+    'test'
     >>> program_of("cd sub && FOO=1 sudo -n env BAR=2 python3 -P checks/tidy.py src")
     'tidy'
     >>> program_of("bash -c 'make test'"), program_of("python3 -c 'import x'"), program_of("./run")
@@ -109,13 +112,16 @@ def _split(part: str) -> list[str]:
 
 
 def _stages(part: str) -> list[list[str]]:
-    """The words of each program of a pipeline; a quoted sign separates none."""
+    """The words of each program of a pipeline; a sign in quotes or `$(...)` separates none."""
     signs = shlex.shlex(part, posix=False, punctuation_chars="|&")
     signs.whitespace_split, signs.commenters = True, ""
     stages: list[list[str]] = [[]]
+    depth = 0
     try:
         for token in signs:
-            if token in ("|", "|&"):
+            bare = _QUOTED.sub("", token)
+            depth = max(0, depth + bare.count("$(") - bare.count(")"))
+            if token in ("|", "|&") and not depth:
                 stages.append([])
             else:
                 stages[-1].append(token)

@@ -63,7 +63,7 @@ class Calls(Comparison):
                 return str(getattr(model, verb)(**given))
             case "park":
                 given.pop("lease_ms")
-                given["until"], given["seen"] = given.pop("until_ms"), "seen" in given
+                given["until"], given["seen"] = given.pop("until_ms"), given.get("seen") is not None
                 return model.park(**{k: v for k, v in given.items() if k != "child"})
             case "answer":
                 return model.answer(given["address"], given["fence"], given["word"])
