@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 from app.domain.program import Action, Step
 from app.engine import Engine
 from app.errors import InvalidDocument
-from leadhand.flows.documents import AnyDocument
+from leadhand.flows.documents import AnyDocument, FlowRun
 from leadhand.models.documents import LoopDocument
 from tests.session_driving import ref_of
 from tests.silent_engine import SECRET, silent_engine
@@ -34,9 +34,9 @@ OWN: dict[str, object] = {"pattern": "own"}
 COMMITTED, WRITTEN = {**OWN, "pattern": "tests/**"}, {**OWN, "pattern": "db/"}
 
 
-def engine_of_folders(url: str) -> Engine:
+def engine_of_folders(url: str, flows: tuple[Path, ...] = ()) -> Engine:
     return silent_engine(
-        url, secret=SECRET, folder_definitions=("agents",), search_path="/usr/bin:/bin"
+        url, secret=SECRET, folder_definitions=("agents",), search_path="/usr/bin:/bin", flows=flows
     )
 
 
@@ -123,3 +123,29 @@ def test_child_session_weakens_no_check_by_what_a_doer_has_committed(
     assert isinstance(found, LoopDocument)
     assert ([one.pattern for one in found.protected], found.quarantine) == (["tests/**"], ())
     assert found.leave_out is None
+
+
+def test_changed_flow_that_a_resume_adopts_keeps_the_settings(
+    store_url: str, tmp_path: Path
+) -> None:
+    git(tmp_path, "init", "-q")
+    text = '[worktree]\nleave_out = ["out/"]\n[protect]\npaths = ["tests/**"]\n'
+    (tmp_path / "leadhand.toml").write_text(text)
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-qm", "one")
+    flows = tmp_path / "flows"
+    flows.mkdir()
+    (flows / "f.json").write_text(json.dumps({"steps": [STEP]}))
+    engine = engine_of_folders(store_url, flows=(flows,))
+    session = engine.submit.flow("f", FlowRun(working_folder=str(tmp_path)), free=True).session
+    engine.control.apply(session, "stop")
+    (flows / "f.json").write_text(json.dumps({"steps": [STEP, STEP]}))
+    engine.migration.resume_as_new(session)
+    fields = engine.store.fields(ref_of(engine, session))
+    agents = [
+        one.inputs
+        for _, one in engine.registry.program(fields["program"]).walk()
+        if isinstance(one, Step) and one.action is Action.AGENT
+    ]
+    assert [one["leave_out"] for one in agents] == [["out/"]] * 2
+    assert all("tests/**" in str(one["protected"]) for one in agents)
