@@ -9,7 +9,7 @@
 
 -- Whether an answer counts only if the folder is still as the question showed it; one that asks for changes does not.
 local function is_bound(args, wait)
-  return wait.seen ~= nil and args.by ~= 'deadline' and args.word == 'succeeded' and args.verdict ~= 'retry'
+  return wait.seen ~= nil and args.word == 'succeeded' and args.verdict ~= 'retry' and args.by ~= 'deadline'
 end
 
 -- Keeps the answer for the next attempt at the step.
