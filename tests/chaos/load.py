@@ -137,7 +137,7 @@ class Load:
         doer = {"command": self._work("fail" if bad else "work")}
         document: dict[str, Any] = {
             "kind": "loop", "task": "work", "doer": doer,
-            "baseline": False, "checkers": self._checkers({1: at}), "max_iterations": most,
+            "checkers": self._checkers({1: at}), "max_iterations": most,
             "cwd": str(self._cwd), "place": self._place, **_STUBBORN,
         }  # fmt: skip
         if self._rng.random() < 0.3:
@@ -157,7 +157,7 @@ class Load:
             accepts = {run: self._rng.randint(1, most + 1) for run in range(1, runs + 1)}
             phases.append({
                 "name": f"p{number}", "task": "work",
-                "baseline": False, "checkers": self._checkers(accepts),
+                "checkers": self._checkers(accepts),
                 "max_iterations": most, "on_fail": on_fail, **_STUBBORN,
             })  # fmt: skip
             if end.status == "failed":
@@ -267,7 +267,7 @@ class Load:
         """What its doer starts goes on beside it, and ends with it at last."""
         self._spawns = {
             "kind": "loop", "task": "work", "doer": {"command": self._work()},
-            "baseline": False, "checkers": self._checkers({1: 1}), **_STUBBORN,
+            "checkers": self._checkers({1: 1}), **_STUBBORN,
         }  # fmt: skip
         return End(iterations=0), _program(
             self._do("before"), self._do("spawns"), self._do("after")
@@ -279,7 +279,7 @@ class Load:
         few = self._rng.randint(2, 3)
         document |= {
             "checkers": self._checkers({1: 99}), "doer": {"command": self._work()},
-            "baseline": False, "max_iterations": 50, "budget": {"iterations": few},
+            "max_iterations": 50, "budget": {"iterations": few},
         }  # fmt: skip
         return End("failed", "budget", few), document
 

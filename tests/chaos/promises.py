@@ -10,7 +10,7 @@ from typing import NamedTuple
 from redis import Redis
 
 from app.domain.addresses import block_of, iteration_in, path_of, turn_of
-from app.domain.program import Action, Loop, Step, checker_tool, needs_of
+from app.domain.program import Action, Loop, Step, checker_tool, is_before_work, needs_of
 from app.engine import Engine
 from app.store.keys import GLOBAL_PARTS
 from leadhand.models.views import Event
@@ -32,6 +32,7 @@ _NEXT: dict[tuple[str, str], str] = {
     ("running", "step.parked"): "parked",
     ("parked", "step.settled"): "over",
     ("parked", "step.cancelled"): "over",
+    ("parked", "step.released"): "back",  # answered: the next attempt compares the folder
     **{("running", f"step.{word}"): "back" for word in ("released", "expired", "retried")},
     ("back", "step.retried"): "back",
     ("back", "step.ready"): "ready",
@@ -159,8 +160,9 @@ def _name(address: str) -> str:
 
 
 def _counted(record: Record) -> Iterator[str]:
-    # What was passed over without a worker says so, and counts as no step.
-    held = [e for e in record.events if e.type == "step.settled" and e.fields.get("fence")]
+    # What was passed over without a worker says so, and counts as no step; nor does a baseline.
+    settled = [e for e in record.events if e.type == "step.settled" and e.fields.get("fence")]
+    held = [e for e in settled if not is_before_work(record.program.step(str(e.address)))]
     lost = [e for e in record.events if e.type == "step.expired" and e.fields.get("why") == "lost"]
     steps = record.steps.values()
     iterations = Counter((e.loop, e.run, e.iteration) for e in record.ledger)
@@ -213,7 +215,7 @@ def _agrees(record: Record, event: Event, body: Body | None) -> Iterator[str]:
     said = outcome.word == "succeeded" if step.action is Action.AGENT else (
         outcome.verdict == "accept"
     )  # fmt: skip
-    if said != body.good:
+    if said != body.good and not is_before_work(step):
         yield f"{address}: recorded as {outcome.word} {outcome.verdict}, its body says {body.good}"
 
 
