@@ -15,7 +15,8 @@ from app.engine import Engine
 from app.errors import InvalidDocument
 from leadhand.contract import artifacts
 from leadhand.contract.bodies import PageQuery
-from leadhand.models.views import ArtifactView, Page, UploadView
+from leadhand.models.views.artifact import ArtifactView, UploadView
+from leadhand.models.views.view import Page
 
 
 @serves(artifacts.LIST)

@@ -21,7 +21,9 @@ from app.store.changes import ChangeReads
 from leadhand.contract import messages
 from leadhand.contract.bodies import PageQuery
 from leadhand.contract.operation import EVENT_STREAM
-from leadhand.models.views import AttentionView, ChangeView, Page, position
+from leadhand.models.views.attention import AttentionView, ChangeView
+from leadhand.models.views.step import position
+from leadhand.models.views.view import Page
 
 #: How often a stream looks for changes, sends a comment, and checks its token again.
 EVERY_S, KEEP_ALIVE_S, RECHECK_S = 0.25, 15.0, 5.0

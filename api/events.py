@@ -21,7 +21,8 @@ from app.queries.sessions import Queries
 from leadhand.contract import sessions
 from leadhand.contract.operation import EVENT_STREAM
 from leadhand.contract.sessions import StreamQuery
-from leadhand.models.views import Event, Page, position
+from leadhand.models.views.step import Event, position
+from leadhand.models.views.view import Page
 
 #: The position before the first event.
 BEGINNING = "0-0"

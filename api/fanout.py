@@ -18,7 +18,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from app.errors import StoreAway
-from leadhand.models.views import Event, position
+from leadhand.models.views.step import Event, position
 
 log = logging.getLogger("leadhand.api")
 

@@ -16,16 +16,10 @@ from leadhand.contract import fleet
 from leadhand.contract.bodies import NoQuery
 from leadhand.contract.flows import FolderQuery
 from leadhand.models.problems import FieldProblem
-from leadhand.models.views import (
-    AgentView,
-    FleetView,
-    FsckView,
-    Page,
-    QueueView,
-    StatisticsView,
-    ToolView,
-    WorkerView,
-)
+from leadhand.models.views.audit import FsckView
+from leadhand.models.views.fleet import AgentView, FleetView, QueueView, ToolView, WorkerView
+from leadhand.models.views.statistics import StatisticsView
+from leadhand.models.views.view import Page
 
 #: The period of statistics without parameters, in days.
 DEFAULT_DAYS = 7

@@ -12,7 +12,9 @@ from app.engine import Engine
 from leadhand.contract import flows
 from leadhand.contract.flows import FolderQuery
 from leadhand.flows.documents import FlowRun
-from leadhand.models.views import FlowCheckView, FlowView, Page, SessionView
+from leadhand.models.views.flow import FlowCheckView, FlowView
+from leadhand.models.views.session import SessionView
+from leadhand.models.views.view import Page
 
 
 @serves(flows.LIST)

@@ -13,7 +13,7 @@ from app.operations.guards import Guarded
 from leadhand.contract import guards
 from leadhand.models.guards import AgentEvent, StopReport
 from leadhand.models.patterns import AGENT_SESSION, form_of
-from leadhand.models.views import GuardReset, GuardsView, StopView
+from leadhand.models.views.guards import GuardReset, GuardsView, StopView
 
 
 @serves(guards.LIST)

@@ -8,7 +8,9 @@ from app.engine import Engine
 from app.queries.inbox import message_view
 from leadhand.contract import messages
 from leadhand.contract.bodies import NoBody
-from leadhand.models.views import InboxMessage, Page, QuestionView
+from leadhand.models.views.explain import QuestionView
+from leadhand.models.views.inbox import InboxMessage
+from leadhand.models.views.view import Page
 
 
 @serves(messages.INBOX)

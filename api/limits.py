@@ -11,7 +11,8 @@ from app.operations.limits import SeenLimit
 from leadhand.contract import fleet
 from leadhand.contract.bodies import NoQuery
 from leadhand.models.etags import limit_etag, parse_limit_etag
-from leadhand.models.views import Limit, Page
+from leadhand.models.views.fleet import Limit
+from leadhand.models.views.view import Page
 
 
 @serves(fleet.LIMITS)

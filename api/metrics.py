@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from app.domain.outcomes import MICROS
 from app.queries.fleet import LATELY, SHOWN, RecentEnds
-from leadhand.models.views import FleetView, Overdue, QueueView
+from leadhand.models.views.fleet import FleetView, Overdue, QueueView
 
 
 def families(fleet: FleetView, lately: RecentEnds) -> Iterator[Family]:

@@ -13,7 +13,8 @@ from leadhand.contract import plans
 from leadhand.contract.bodies import NoBody, NoQuery
 from leadhand.models.etags import parse_plan_etag
 from leadhand.models.plans import PlanChange, PlanEdit, TaskReport
-from leadhand.models.views import Page, PlanView, ReportView, TaskView
+from leadhand.models.views.plan import PlanView, ReportView, TaskView
+from leadhand.models.views.view import Page
 
 #: A version that no plan has: that of an If-Match with unknown tags only.
 NO_VERSION = -1

@@ -8,7 +8,7 @@ from http import HTTPStatus
 from leadhand.models.etags import plan_etag
 from leadhand.models.problems import FieldProblem, Kind, Problem
 from leadhand.models.suggestions import listed, nearest
-from leadhand.models.views import PlanView
+from leadhand.models.views.plan import PlanView
 
 #: Retry-After while Redis is unreachable or all streams are in use.
 RETRY_AFTER_S = 2

@@ -9,7 +9,8 @@ from flask import Response, request
 from pydantic import BaseModel
 
 from leadhand.models.etags import etag, plan_etag
-from leadhand.models.views import PlanView, SessionView
+from leadhand.models.views.plan import PlanView
+from leadhand.models.views.session import SessionView
 
 JSON_LINES = "application/jsonl"
 MARKDOWN = "text/markdown; charset=utf-8"

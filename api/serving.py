@@ -20,7 +20,8 @@ from app.security.browser_sessions import BrowserSessions
 from app.settings import Settings
 from leadhand.contract.operation import Operation
 from leadhand.contract.operations import OPERATIONS
-from leadhand.models.views import PlanView, SessionView
+from leadhand.models.views.plan import PlanView
+from leadhand.models.views.session import SessionView
 
 A = TypeVar("A")
 

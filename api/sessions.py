@@ -30,19 +30,11 @@ from leadhand.contract.operation import JSON_LINES
 from leadhand.contract.sessions import ParentEnd, SubmitQuery
 from leadhand.models.forms import GivenAnswer
 from leadhand.models.problems import FieldProblem
-from leadhand.models.views import (
-    BulkView,
-    DiffsPage,
-    ExplainView,
-    LedgerEntry,
-    OutputView,
-    Page,
-    ReceiptView,
-    ResultView,
-    SessionView,
-    StepsPage,
-    TreeView,
-)
+from leadhand.models.views.explain import ExplainView, ReceiptView
+from leadhand.models.views.result import LedgerEntry, ResultView
+from leadhand.models.views.session import BulkView, SessionView, TreeView
+from leadhand.models.views.step import DiffsPage, OutputView, StepsPage
+from leadhand.models.views.view import Page
 
 
 @serves(sessions.SUBMIT)

@@ -11,14 +11,8 @@ from app.engine import Engine
 from app.operations.named_locks import LockCall
 from leadhand.contract import shared
 from leadhand.contract.bodies import NoQuery
-from leadhand.models.views import (
-    LockGrant,
-    LockRelease,
-    LockView,
-    Page,
-    ValueHead,
-    ValueView,
-)
+from leadhand.models.views.shared import LockGrant, LockRelease, LockView, ValueHead, ValueView
+from leadhand.models.views.view import Page
 
 
 @serves(shared.LOCKS)

@@ -38,7 +38,7 @@ from leadhand.models.stacks import (
     folder_stack,
     place_of_host,
 )
-from leadhand.models.views import Page
+from leadhand.models.views.view import Page
 
 #: How the name of a folder's stack begins.
 _OF_FOLDER = re.compile(r"^folder-[0-9a-f]{16}")

@@ -11,7 +11,7 @@ from app.engine import Engine
 from app.operations.step_verbs.documents import Changes
 from app.operations.step_verbs.fork import Wish
 from leadhand.contract import sessions
-from leadhand.models.views import SessionView
+from leadhand.models.views.session import SessionView
 
 
 @serves(sessions.RETRY)

@@ -12,7 +12,7 @@ from app.errors import SessionUnknown
 from leadhand.contract import fleet, sessions
 from leadhand.contract.bodies import NoQuery
 from leadhand.contract.operations import OPERATIONS
-from leadhand.models.views import StoreView, WorkerView
+from leadhand.models.views.fleet import StoreView, WorkerView
 
 #: Operations that respond even if the store is not the expected one.
 ALWAYS = {

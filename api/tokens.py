@@ -11,7 +11,9 @@ from app.security.api_tokens import Scope
 from app.security.browser_sessions import LINK_S
 from leadhand.contract import tokens
 from leadhand.contract.bodies import NoBody, NoQuery
-from leadhand.models.views import NewToken, Page, Quotas, SignInLink, TokenView
+from leadhand.models.views.attention import SignInLink
+from leadhand.models.views.tokens import NewToken, Quotas, TokenView
+from leadhand.models.views.view import Page
 
 
 @serves(tokens.CREATE)

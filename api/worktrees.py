@@ -8,15 +8,10 @@ from app.domain.environment.session import environment_of
 from app.engine import Engine
 from leadhand.contract import folders
 from leadhand.contract.bodies import NoQuery
-from leadhand.models.views import (
-    ApplyingView,
-    CleaningView,
-    FolderAuditView,
-    HomeView,
-    MergeView,
-    Page,
-    WorktreeView,
-)
+from leadhand.models.views.audit import FolderAuditView
+from leadhand.models.views.folder import ApplyingView
+from leadhand.models.views.plan import CleaningView, HomeView, MergeView, WorktreeView
+from leadhand.models.views.view import Page
 
 
 @serves(folders.LIST)

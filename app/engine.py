@@ -73,7 +73,7 @@ from app.queries.tree import Trees
 from app.security.api_tokens import Tokens
 from app.settings import Settings
 from app.store.store import Store
-from leadhand.models.views import WorkerView
+from leadhand.models.views.fleet import WorkerView
 
 
 class Engine:

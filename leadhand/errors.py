@@ -53,8 +53,8 @@ from typing import TYPE_CHECKING
 from leadhand.models.problems import Kind, Problem, error_name
 
 if TYPE_CHECKING:
-    from leadhand.models.views import PlanView
     from leadhand.models.views.batch import BatchItemView
+    from leadhand.models.views.plan import PlanView
 
 
 class LeadhandError(Exception):
@@ -280,7 +280,7 @@ class PlanChanged(Refused):
     @property
     def plan(self) -> PlanView | None:
         """Return the current plan, if the response has it."""
-        from leadhand.models.views import PlanView
+        from leadhand.models.views.plan import PlanView
 
         given = self.problem.plan
         return None if given is None else PlanView.model_validate(given)

@@ -17,7 +17,7 @@ from leadhand.graphs.input_schema import declare_inputs
 from leadhand.graphs.references import step_reference
 from leadhand.models.documents import Budget, LoopDocument, WorkflowDocument
 from leadhand.models.suggestions import suggest_keywords
-from leadhand.models.views import ResultView
+from leadhand.models.views.result import ResultView
 from leadhand.run import print_message, run_to_end, working_folder
 
 __all__ = ["Graph", "GraphResult", "GraphStep"]

@@ -15,7 +15,7 @@ from leadhand.client.client import Client
 from leadhand.contract import generate_contract
 from leadhand.models.documents import LoopDocument
 from leadhand.models.validation_messages import first_error
-from leadhand.models.views import ENDED
+from leadhand.models.views.session import ENDED
 from leadhand.results import LoopResult
 from leadhand.run import print_message, run_to_end, working_folder
 from leadhand.state import Poll, load_exit_reason, poll, save_exit_reason

@@ -14,7 +14,8 @@ from leadhand.client.borrowed import borrowed
 from leadhand.client.client import Client
 from leadhand.models.plans import PlanDocument, PlannedTask
 from leadhand.models.validation_messages import first_error
-from leadhand.models.views import PlanView, ResultView, TaskView
+from leadhand.models.views.plan import PlanView, TaskView
+from leadhand.models.views.result import ResultView
 from leadhand.run import print_message, run_to_end, working_folder
 
 __all__ = ["PlanResult", "plan_document", "read_plan", "run_plan", "start_plan"]

@@ -5,16 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from leadhand.models.views import (
-    Event,
-    LedgerEntry,
-    Page,
-    PhaseView,
-    ResultView,
-    SessionView,
-    StepView,
-    WorkerView,
-)
+from leadhand.models.views.fleet import WorkerView
+from leadhand.models.views.result import LedgerEntry, PhaseView, ResultView
+from leadhand.models.views.session import SessionView
+from leadhand.models.views.step import Event, StepView
+from leadhand.models.views.view import Page
 
 __all__ = [
     "Event",

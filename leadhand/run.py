@@ -15,7 +15,9 @@ from leadhand.client.waiting import IN_EVENTS, reporting_troubles
 from leadhand.errors import ControlRefused
 from leadhand.flows.documents import AnyDocument
 from leadhand.models.documents import WorkflowDocument
-from leadhand.models.views import Event, ResultView, SessionView
+from leadhand.models.views.result import ResultView
+from leadhand.models.views.session import SessionView
+from leadhand.models.views.step import Event
 from leadhand.settings import ClientSettings
 
 #: Runs a workflow in place of `Workflow.run`; the command line sets it while it runs a workflow

@@ -24,7 +24,7 @@ from leadhand.models.documents import (
 )
 from leadhand.models.suggestions import suggest_keywords
 from leadhand.models.validation_messages import first_error
-from leadhand.models.views import ResultView
+from leadhand.models.views.result import ResultView
 from leadhand.results import PhaseResult, phase_results
 from leadhand.run import working_folder
 

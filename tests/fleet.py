@@ -12,7 +12,7 @@ from pathlib import Path
 from app.engine import Engine
 from app.settings import Settings
 from leadhand.models.documents import Doer, LoopDocument, WorkflowDocument
-from leadhand.models.views import ResultView
+from leadhand.models.views.result import ResultView
 from tasks.bootstrap import make_engine
 from tests.redis_users import of_worker
 from tests.waiting import wait_until

@@ -14,7 +14,7 @@ from app.domain.program import Action
 from app.domain.records import Grant
 from app.engine import Engine
 from app.fleet.inventory import text_of
-from leadhand.models.views import Event
+from leadhand.models.views.step import Event
 
 End = Literal["completed", "failed", "stopped", "aborted"]
 

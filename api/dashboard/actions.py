@@ -23,7 +23,8 @@ from leadhand.contract.operation import Operation
 from leadhand.models.etags import plan_etag
 from leadhand.models.plans import PlanEdit
 from leadhand.models.problems import Kind
-from leadhand.models.views import QuestionView, SessionView
+from leadhand.models.views.explain import QuestionView
+from leadhand.models.views.session import SessionView
 
 _BETWEEN_IDS = re.compile(r"[\s,]+")
 #: Maximum length of an idempotency key that a form sends.

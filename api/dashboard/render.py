@@ -12,7 +12,7 @@ from markdown_it import MarkdownIt
 from markupsafe import Markup
 
 from leadhand.models.text import plain, reason_text, without_ansi
-from leadhand.models.views import Reason
+from leadhand.models.views.view import Reason
 
 #: Nothing is loaded from elsewhere, and no inline script or style runs.
 POLICY = (

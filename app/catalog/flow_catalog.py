@@ -38,7 +38,7 @@ from leadhand.flows.file_reading import (
 )
 from leadhand.flows.structure import Brought, steps_of
 from leadhand.models.json_schema import schema_of
-from leadhand.models.views import FlowInput, FlowView
+from leadhand.models.views.flow import FlowInput, FlowView
 
 T = TypeVar("T")
 _NAME_CLASH = "a flow from another folder has a different one of that name"

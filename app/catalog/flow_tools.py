@@ -18,7 +18,8 @@ from leadhand.models.suggestions import listed
 from leadhand.models.tool_names import FLOW
 from leadhand.models.tool_schemas import parameters_of
 from leadhand.models.tool_values import misfits
-from leadhand.models.views import FlowView, ToolHere, ToolView
+from leadhand.models.views.fleet import ToolHere, ToolView
+from leadhand.models.views.flow import FlowView
 
 #: What a graph's steps call, by their numbers: a flow, or why there is none.
 CalledFlows: TypeAlias = Mapping[int, FlowDocument | InvalidDocument]

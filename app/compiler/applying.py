@@ -16,7 +16,7 @@ from app.domain.merges import APPLY
 from app.domain.program import Action, Loop, Program, Step
 from app.domain.references import literal, outcome_reference, references_in
 from app.domain.workspaces import OwnFolder
-from leadhand.models.views import LedgerEntry
+from leadhand.models.views.result import LedgerEntry
 
 #: Which checkers run again: those that are no agents, all, or none.
 Mode = Literal["commands", "all", "none"]

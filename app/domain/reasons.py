@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from pydantic import BaseModel, ConfigDict
 
-from leadhand.models import views
 from leadhand.models.reasons import ReasonCode as ReasonCode
+from leadhand.models.views.view import Reason as ReasonView
 
 
 class Reason(BaseModel):
@@ -35,11 +35,11 @@ class Reason(BaseModel):
         return last
 
 
-def reason_view(reason: Reason | None) -> views.Reason | None:
+def reason_view(reason: Reason | None) -> ReasonView | None:
     """Converts a reason and its causes to the model that the API sends; None for None."""
     if reason is None:
         return None
-    return views.Reason(
+    return ReasonView(
         code=reason.code.value,
         text=reason.text,
         at=reason.at,

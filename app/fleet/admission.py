@@ -19,7 +19,7 @@ from app.security.egress import PORTS, destination, refusal
 from app.settings import Settings
 from leadhand.flows.documents import AnyDocument
 from leadhand.models.documents import Webhook
-from leadhand.models.views import WorkerView
+from leadhand.models.views.fleet import WorkerView
 
 
 class Where(NamedTuple):

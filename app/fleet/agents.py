@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 from app.errors import InvalidDocument
 from app.fleet.inventory import summarize
-from leadhand.models.views import AgentHere, AgentView, WorkerView
+from leadhand.models.views.fleet import AgentHere, AgentView, WorkerView
 
 
 def agents_of(workers: Sequence[WorkerView]) -> list[AgentView]:

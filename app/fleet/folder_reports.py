@@ -11,7 +11,7 @@ from app.domain.environment.definitions import Definitions
 from app.store.definitions import DefinitionStore
 from leadhand.models.definition_folder import FILES
 from leadhand.models.tool_names import TOOLS_FILE
-from leadhand.models.views import AgentHere, AgentsFault, ToolHere, WorkerView
+from leadhand.models.views.fleet import AgentHere, AgentsFault, ToolHere, WorkerView
 
 #: How long a worker may take to report on a folder, and the pause between two looks, in seconds.
 PATIENCE_S, LOOK_S = 10.0, 0.02

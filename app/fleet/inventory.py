@@ -10,7 +10,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 from pydantic import JsonValue
 
 from app.domain.clock import iso
-from leadhand.models.views import WorkerView
+from leadhand.models.views.fleet import WorkerView
 
 #: Validity of an inventory that does not state its own.
 USUAL_MS = 45_000

@@ -13,7 +13,7 @@ from app.fleet.tools import ToolsThere
 from app.settings import Settings
 from leadhand.flows.documents import AnyDocument, FlowDocument
 from leadhand.graphs.documents import GraphDocument
-from leadhand.models.views import WorkerView
+from leadhand.models.views.fleet import WorkerView
 
 
 def check_roots(

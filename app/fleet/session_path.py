@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from app.domain.environment.session import SessionEnvironment
-from leadhand.models.views import AgentHere, UsableHere, WorkerView
+from leadhand.models.views.fleet import AgentHere, UsableHere, WorkerView
 
 U = TypeVar("U", bound=UsableHere)
 

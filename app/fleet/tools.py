@@ -21,7 +21,7 @@ from leadhand.models.tool_names import (
 )
 from leadhand.models.tool_schemas import parameters_of
 from leadhand.models.tool_values import misfits
-from leadhand.models.views import AgentHere, ToolHere, ToolView, WorkerView
+from leadhand.models.views.fleet import AgentHere, ToolHere, ToolView, WorkerView
 
 #: Facts about a tool that are not the same for all workers.
 _OF_ONE_WORKER = {"why_not", "lacks", "program", "needs_env"}

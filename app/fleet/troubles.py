@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from leadhand.models.views import WorkerView
+from leadhand.models.views.fleet import WorkerView
 
 #: Size of the probe file: larger than the reserve that file systems keep for small writes.
 PROBE_BYTES = 64 * 1024

@@ -13,7 +13,7 @@ from app.domain.reasons import reason_view
 from app.domain.records import Grant
 from app.history.lineage import home_of
 from app.truncate import cut
-from leadhand.models.views import ChangedByCheckers, ChangedFiles, LedgerEntry
+from leadhand.models.views.result import ChangedByCheckers, ChangedFiles, LedgerEntry
 
 #: Maximum characters of the work and the feedback in an entry.
 WORK = 2000

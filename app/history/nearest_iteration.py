@@ -12,7 +12,7 @@ from app.history.ledger import FEEDBACK, WORK
 from app.history.points import At, newest
 from app.history.snapshot import Snapshot
 from app.truncate import cut
-from leadhand.models.views import LedgerEntry
+from leadhand.models.views.result import LedgerEntry
 
 
 def nearest_of(loop: Loop, turn: TurnRecord, known: Snapshot) -> LedgerEntry | None:

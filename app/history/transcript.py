@@ -15,7 +15,7 @@ from app.domain.reasons import Reason, ReasonCode
 from app.redaction import without_keys
 from app.truncate import cut
 from leadhand.models.text import tool_lines
-from leadhand.models.views import ToolCallView, TranscriptEntry
+from leadhand.models.views.step import ToolCallView, TranscriptEntry
 
 #: Maximum characters of a record's text; the step's outcome has the whole text.
 TEXT = 8000

@@ -9,7 +9,7 @@ from app.operations.registry import Registry
 from app.operations.transitions import Transitions
 from app.queries.sessions import Queries
 from app.redaction import without_keys
-from leadhand.models.views import SessionView
+from leadhand.models.views.session import SessionView
 
 
 class Annotations:

@@ -27,7 +27,7 @@ from app.redaction import without_keys
 from app.store.store import Store
 from leadhand.models.form_answers import Accepted, fit
 from leadhand.models.forms import FREE_TEXT, AnswerRules, GivenAnswer, parse_rules
-from leadhand.models.views import SessionView
+from leadhand.models.views.session import SessionView
 
 #: The `answered_by` of a question that timed out.
 DEADLINE = "deadline"

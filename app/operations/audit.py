@@ -27,7 +27,7 @@ from app.store.keys import GLOBAL_PARTS, NAMED_PARTS, OTHER_PARTS, SESSION_PARTS
 from app.store.scan import Kind
 from app.store.script_library import Verb
 from app.store.store import Store
-from leadhand.models.views import Finding, FsckView
+from leadhand.models.views.audit import Finding, FsckView
 
 #: Keys per call, and lines per Lua function.
 KEYS = 200

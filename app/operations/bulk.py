@@ -31,7 +31,7 @@ from app.queries.sessions import Queries
 from app.queries.shown_status import shown_status
 from app.store.store import Store
 from leadhand.contract.sessions import BulkVerb, SessionFilter
-from leadhand.models.views import BulkRefusal, BulkView
+from leadhand.models.views.session import BulkRefusal, BulkView
 
 #: Maximum size of a token, in characters, and of what it contains, in bytes.
 LONGEST = 100_000

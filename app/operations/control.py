@@ -45,7 +45,8 @@ from app.resume.rewind import ResumePlan
 from app.security.step_tokens import Caller
 from app.store.store import Store
 from leadhand.models.documents import Budget
-from leadhand.models.views import SessionView, WorkerView
+from leadhand.models.views.fleet import WorkerView
+from leadhand.models.views.session import SessionView
 
 log = logging.getLogger(__name__)
 #: Computes the plan of a resume, from a session and an optional point.

@@ -8,7 +8,7 @@ from app.operations.child_reports import ChildReports
 from app.operations.control import SessionControl
 from app.operations.folders.known import FolderIndex
 from app.operations.registry import Registry
-from leadhand.models.views import SessionView
+from leadhand.models.views.session import SessionView
 
 
 class Deletion:

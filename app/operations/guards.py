@@ -32,7 +32,9 @@ from app.store.store import Store
 from app.truncate import cut
 from leadhand.models.documents import Budget
 from leadhand.models.guards import OUTPUT, AgentEvent, GateResult, StopReport
-from leadhand.models.views import GuardReset, LedgerEntry, Quotas, StopDecision, StopView
+from leadhand.models.views.guards import GuardReset, StopDecision, StopView
+from leadhand.models.views.result import LedgerEntry
+from leadhand.models.views.tokens import Quotas
 
 #: Attempts to write a state that other calls change meanwhile.
 TRIES = 50

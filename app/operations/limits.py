@@ -11,7 +11,7 @@ from app.domain.shared_errors import LimitChanged, LimitUnknown
 from app.operations.store_guard import StoreGuard
 from app.operations.transitions import Transitions
 from app.store.store import Store
-from leadhand.models.views import Limit
+from leadhand.models.views.fleet import Limit
 
 #: What a caller read of a limit: one of these values, or `any` for an existing limit.
 SeenLimit = Sequence[Limit] | Literal["any"]

@@ -25,7 +25,7 @@ from app.resume.rewind import Adoption, ResumePlan, Rewind
 from app.store.store import Store
 from leadhand.flows.documents import FlowDocument, FlowRun
 from leadhand.models.documents import Budget
-from leadhand.models.views import SessionView
+from leadhand.models.views.session import SessionView
 
 #: Statuses in which a session can adopt another program: none of its steps run.
 AT_REST = (SessionStatus.STOPPED.value, SessionStatus.FAILED.value)

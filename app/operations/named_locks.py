@@ -18,7 +18,7 @@ from app.operations.transitions import Transitions
 from app.queries.shared import describe_owner, grant_view
 from app.security.step_tokens import Caller
 from app.store.store import Store
-from leadhand.models.views import LockGrant
+from leadhand.models.views.shared import LockGrant
 
 #: What the calls of one body or person have in common.
 _ENDED = "the attempt that the token was given to has ended"

@@ -29,7 +29,7 @@ from app.operations.planning.progress import PlanProgress
 from app.queries.sessions import Queries
 from app.settings import Settings
 from app.store.store import Store
-from leadhand.models.views import ExportView
+from leadhand.models.views.result import ExportView
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from app.settings import Settings
 from app.store.store import Store
 from leadhand.contract.sessions import ParentEnd
 from leadhand.flows.documents import AnyDocument, FlowRun
-from leadhand.models.views import WorkerView
+from leadhand.models.views.fleet import WorkerView
 
 #: What becomes of a child once the session or the attempt that started it ends.
 PARENT_ENDS: tuple[str, ...] = get_args(ParentEnd)

@@ -23,7 +23,7 @@ from app.store.identity import SCHEMA, Identity, state_of
 from app.store.identity_file import IdentityUnreadable, Memory, ProcessMemory
 from app.store.store import Store
 from app.store_differences import StoreState
-from leadhand.models.views import StoreView, WorkerView
+from leadhand.models.views.fleet import StoreView, WorkerView
 
 log = logging.getLogger(__name__)
 

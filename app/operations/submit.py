@@ -51,7 +51,7 @@ from leadhand.flows.documents import AnyDocument, FlowDocument, FlowRun
 from leadhand.models.documents import Budget
 from leadhand.models.pipelines import hidden_exit_code
 from leadhand.models.plans import PlanDocument
-from leadhand.models.views import WorkerView
+from leadhand.models.views.fleet import WorkerView
 
 __all__ = ["About", "Asker", "Draft", "Submissions", "Submitted"]
 

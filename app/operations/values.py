@@ -14,7 +14,7 @@ from app.domain.shared_errors import ValueChanged, ValueRefused
 from app.errors import SessionUnknown
 from app.operations.registry import Registry
 from app.operations.transitions import Transitions
-from leadhand.models.views import ValueHead
+from leadhand.models.views.shared import ValueHead
 
 
 class SharedValues:

@@ -17,7 +17,8 @@ from app.errors import ProgramNewer
 from app.history.written_names import written_name
 from app.queries.cursors import encode_cursor, number_of
 from app.store.store import Store
-from leadhand.models.views import ArtifactView, Page
+from leadhand.models.views.artifact import ArtifactView
+from leadhand.models.views.view import Page
 
 
 class Piece(NamedTuple):

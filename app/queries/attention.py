@@ -20,7 +20,9 @@ from app.store.changes import Called, ChangeReads
 from app.store.errors import read_undamaged
 from app.store.store import Store
 from app.truncate import cut
-from leadhand.models.views import AttentionView, NeedView, Page, WorkerView
+from leadhand.models.views.attention import AttentionView, NeedView
+from leadhand.models.views.fleet import WorkerView
+from leadhand.models.views.view import Page
 
 #: Sessions per read, and the most that one page examines.
 BATCH, LOOKED_AT = 50, 1000

@@ -9,7 +9,8 @@ from app.domain.ids import SessionRef
 from app.domain.states import ENDED
 from app.errors import SessionUnknown
 from app.store.store import Store
-from leadhand.models.views import Event, Met, ReceiptView
+from leadhand.models.views.explain import Met, ReceiptView
+from leadhand.models.views.step import Event
 
 _VERBS = {"stopping": "stop", "exiting": "exit", "aborting": "abort"}
 #: The events that end an attempt.

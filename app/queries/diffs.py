@@ -11,7 +11,7 @@ from app.domain.program import Action, Program
 from app.queries.cursors import encode_cursor, number_of
 from app.queries.presenters import diff_view
 from app.store.store import Store
-from leadhand.models.views import DiffsPage, NoDiffs, NoDiffsWhy
+from leadhand.models.views.step import DiffsPage, NoDiffs, NoDiffsWhy
 
 #: Maximum number of outcomes that are read for the reason, newest first: as many as diffs are kept.
 _READ = 200

@@ -8,7 +8,13 @@ from collections.abc import Iterator, Sequence
 from app.domain.reasons import ReasonCode
 from leadhand.models.counts import Counts
 from leadhand.models.text import list_first
-from leadhand.models.views import ChangedFiles, CheckEvidence, Evidence, LedgerEntry, ResultView
+from leadhand.models.views.result import (
+    ChangedFiles,
+    CheckEvidence,
+    Evidence,
+    LedgerEntry,
+    ResultView,
+)
 
 #: Files that a sentence names.
 _SHOWN = 5

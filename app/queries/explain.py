@@ -38,7 +38,8 @@ from app.redaction import without_keys
 from app.store.store import Store
 from leadhand.graphs.documents import GraphDocument
 from leadhand.models.documents import MAX_ITERATIONS_CEILING
-from leadhand.models.views import Cause, ExplainView, SuggestedAction, Wait, WorkerView
+from leadhand.models.views.explain import Cause, ExplainView, SuggestedAction, Wait
+from leadhand.models.views.fleet import WorkerView
 
 #: Maximum number of waiting steps, and depth of child sessions, in an explanation.
 STEPS, DEPTH = 20, 5

@@ -29,17 +29,17 @@ from app.fleet.troubles import Troubles
 from app.store.definitions import DefinitionStore
 from app.store.overview import StoredStep
 from app.store.store import Store
-from leadhand.models.views import (
+from leadhand.models.views.fleet import (
     AgentView,
     FleetView,
-    FlowView,
-    LedgerEntry,
     Overdue,
     QueueView,
     Running,
     ToolView,
     WorkerView,
 )
+from leadhand.models.views.flow import FlowView
+from leadhand.models.views.result import LedgerEntry
 
 #: Maximum entries of `leases` and `ready` that are read, earliest first.
 LOOKED_AT = 1000

@@ -12,7 +12,8 @@ from app.domain.ids import SessionRef
 from app.queries.sessions import Queries
 from app.store.store import Store
 from leadhand.contract.sessions import SessionFilter, ShownStatus
-from leadhand.models.views import GuardsView, GuardView, SessionView
+from leadhand.models.views.guards import GuardsView, GuardView
+from leadhand.models.views.session import SessionView
 
 #: Statuses of guards whose agents may still stop.
 _OPEN: tuple[ShownStatus, ...] = ("active", "waiting")

@@ -12,7 +12,8 @@ from app.domain.records import TurnRecord
 from app.domain.states import ENDED
 from app.queries.cursors import encode_cursor, number_of
 from app.store.store import Store
-from leadhand.models.views import InboxMessage, Page
+from leadhand.models.views.inbox import InboxMessage
+from leadhand.models.views.view import Page
 
 #: Messages per read.
 BATCH = 100

@@ -18,7 +18,8 @@ from app.queries.cursors import decode_cursor, encode_cursor, invalid_cursor
 from app.store.session_index import Period, Place, folder_fact
 from app.store.store import Store
 from leadhand.contract.sessions import SessionFilter
-from leadhand.models.views import Page, SessionView
+from leadhand.models.views.session import SessionView
+from leadhand.models.views.view import Page
 
 #: Maximum sessions that one page examines; a page may therefore be short.
 LOOKED_AT = 2000

@@ -11,7 +11,7 @@ from app.queries.wait_reasons import Trouble
 from app.store.outputs import BEGINNING, StoredPart
 from app.store.store import Store
 from leadhand.models.text import plain
-from leadhand.models.views import OutputPart, OutputView
+from leadhand.models.views.step import OutputPart, OutputView
 
 #: Attempts that a view shows.
 SHOWN = 32

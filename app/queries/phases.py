@@ -10,7 +10,7 @@ from app.domain.phases import Event, Role, can_exit, phase_after
 from app.domain.plans import PlanRecord, TaskLink, TaskRecord, parse_link, parse_plan
 from app.domain.states import SessionStatus
 from app.store.store import Store
-from leadhand.models.views import RoleView, SessionView
+from leadhand.models.views.session import RoleView, SessionView
 
 #: The statuses of a session that ended without what was wanted.
 _BAD = frozenset({SessionStatus.FAILED, SessionStatus.EXITED, SessionStatus.ABORTED})

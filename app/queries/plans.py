@@ -28,7 +28,6 @@ from app.domain.states import SessionStatus
 from app.redaction import without_secrets
 from app.store.store import Store
 from leadhand.models.plans import PlanDocument, PlannedTask
-from leadhand.models.views import Spawned
 from leadhand.models.views.plan import (
     MergeView,
     PlanView,
@@ -38,6 +37,7 @@ from leadhand.models.views.plan import (
     TaskRun,
     TaskView,
 )
+from leadhand.models.views.result import Spawned
 
 
 class StoredPlan(NamedTuple):

@@ -19,17 +19,9 @@ from app.domain.reasons import Reason, reason_view
 from app.domain.records import StepRecord, TurnRecord
 from app.domain.routing import full_queue, queue_of
 from app.redaction import without_keys
-from leadhand.models.views import (
-    BudgetLine,
-    Counters,
-    DiffView,
-    MadeFrom,
-    NodeProgress,
-    OwnFolderView,
-    RunningStep,
-    StepView,
-    TurnView,
-)
+from leadhand.models.views.folder import OwnFolderView
+from leadhand.models.views.session import BudgetLine, Counters, MadeFrom, NodeProgress, RunningStep
+from leadhand.models.views.step import DiffView, StepView, TurnView
 
 #: Counters that are shown unchanged.
 COUNTED = ("steps", "iterations", "attempts_failed", "attempts_lost", "phase_retries", "stops")

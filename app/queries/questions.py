@@ -20,7 +20,8 @@ from app.store.session_index import Place
 from app.store.store import Store
 from app.truncate import cut
 from leadhand.models.forms import Form, GivenAnswer, parse_rules
-from leadhand.models.views import Page, QuestionView, SeenWork
+from leadhand.models.views.explain import QuestionView, SeenWork
+from leadhand.models.views.view import Page
 
 #: Maximum sessions that one page examines; a page may therefore be short.
 LOOKED_AT = 2000

@@ -11,7 +11,7 @@ from app.domain.reasons import Reason, ReasonCode, reason_view
 from app.domain.records import TurnRecord
 from app.queries.presenters import counters, made_by_fork, own_folder_view
 from app.redaction import without_keys
-from leadhand.models.views import BestIteration, LedgerEntry, Missing, PhaseView, ResultView
+from leadhand.models.views.result import BestIteration, LedgerEntry, Missing, PhaseView, ResultView
 
 #: The name of the text of a plan or flow among those of the loops; no loop is named so.
 WHOLE = ""

@@ -54,21 +54,18 @@ from app.store.errors import read_undamaged
 from app.store.session_reads import CreatedSession, SessionRecords
 from app.store.store import Store
 from leadhand.contract.sessions import SessionFilter
-from leadhand.models.views import (
+from leadhand.models.views.fleet import WorkerView
+from leadhand.models.views.result import ExportView, LedgerEntry, ResultView
+from leadhand.models.views.session import Progress, SessionView
+from leadhand.models.views.step import (
     DiffsPage,
     DiffView,
     Event,
-    ExportView,
-    LedgerEntry,
-    Page,
-    Progress,
-    ResultView,
-    SessionView,
     StepsPage,
     StepView,
     TranscriptEntry,
-    WorkerView,
 )
+from leadhand.models.views.view import Page
 
 SHOWN = 20  # maximum running steps and warnings in a view
 #: The note for a session whose program this version cannot read.

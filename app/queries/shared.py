@@ -20,14 +20,8 @@ from app.domain.shared_errors import ValueUnknown
 from app.queries.cursors import address_of, encode_cursor
 from app.queries.wait_reasons import LockLink, NamedWait
 from app.store.store import Store
-from leadhand.models.views import (
-    LockGrant,
-    LockOwnerView,
-    LockView,
-    Page,
-    ValueHead,
-    ValueView,
-)
+from leadhand.models.views.shared import LockGrant, LockOwnerView, LockView, ValueHead, ValueView
+from leadhand.models.views.view import Page
 
 #: Values of an export that are read in one call, of at most 64 kB each.
 _AT_ONCE = 50

@@ -17,7 +17,7 @@ from leadhand.models.stacks import (
     Status,
     WorkflowSession,
 )
-from leadhand.models.views import Page
+from leadhand.models.views.view import Page
 
 #: The most records per round trip; each may have a megabyte.
 _BATCH = 200

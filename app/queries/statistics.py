@@ -11,7 +11,7 @@ from typing import NamedTuple
 from app.domain.outcomes import MICROS
 from app.store.statistics import StatisticsReads
 from app.store.store import Store
-from leadhand.models.views import (
+from leadhand.models.views.statistics import (
     Acceptance,
     CheckCount,
     DayCount,

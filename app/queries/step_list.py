@@ -17,7 +17,7 @@ from app.queries.presenters import step_view, turn_view
 from app.redaction import without_keys, without_secrets
 from app.store.store import Store
 from leadhand.models.text import plain, reason_text
-from leadhand.models.views import StepsPage, TurnView
+from leadhand.models.views.step import StepsPage, TurnView
 
 #: The most characters of a step's summary.
 SUMMARY = 200

@@ -25,7 +25,7 @@ from leadhand.graphs.documents import GraphDocument
 from leadhand.graphs.missing_reference import missing_reference
 from leadhand.graphs.references import as_text
 from leadhand.models.suggestions import nearest
-from leadhand.models.views import SuggestedAction
+from leadhand.models.views.explain import SuggestedAction
 
 #: Reasons of steps that may succeed if they are tried again.
 _AGAIN = (

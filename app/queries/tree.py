@@ -16,7 +16,7 @@ from app.queries.phases import Phases
 from app.queries.presenters import depth_of, reason_of
 from app.queries.shown_status import shown_status
 from app.store.store import Store
-from leadhand.models.views import TreeCause, TreeNode, TreeView
+from leadhand.models.views.session import TreeCause, TreeNode, TreeView
 
 #: Maximum sessions between a session and the root that are followed upwards.
 DEEPEST = 100

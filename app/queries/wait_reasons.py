@@ -15,7 +15,8 @@ from app.queries.question_texts import answer_command
 from leadhand.models.forms import parse_rules
 from leadhand.models.local_work import LOST_AFTER_S
 from leadhand.models.text import list_first
-from leadhand.models.views import Wait, WorkerView
+from leadhand.models.views.explain import Wait
+from leadhand.models.views.fleet import WorkerView
 
 #: The most holders of slots that are named.
 _SHOWN = 5

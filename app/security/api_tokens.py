@@ -26,7 +26,7 @@ from app.security.session_signatures import is_valid_seal, seal
 from app.store.tokens import TokenStore
 from leadhand.contract.operation import Scope as Scope
 from leadhand.models.documents import Webhook
-from leadhand.models.views import NewToken, Quotas, Spent, TokenView, TokenWebhook
+from leadhand.models.views.tokens import NewToken, Quotas, Spent, TokenView, TokenWebhook
 
 PREFIX = "lht_"
 #: How long a process caches a token; a revoked one may be accepted until then.

@@ -12,7 +12,7 @@ from redis.exceptions import WatchError
 from app.domain.ids import SessionRef
 from app.store.events import stream_entries
 from app.store.keys import Keys
-from leadhand.models.views import ChangeView
+from leadhand.models.views.attention import ChangeView
 
 #: A read must end before the socket's time-out.
 LONGEST_MS = 2000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from leadhand.models.views import Event
+from leadhand.models.views.step import Event
 
 
 def stream_entries(entries: object) -> Iterator[tuple[str, dict[str, str]]]:

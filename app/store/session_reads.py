@@ -11,7 +11,7 @@ from app.domain.ids import SessionRef
 from app.domain.records import StepRecord, TurnRecord
 from app.store.keys import Keys
 from app.store.script_runner import Scripts, decoded_map, ms_of_time
-from leadhand.models.views import WorkerView
+from leadhand.models.views.fleet import WorkerView
 
 #: The most sessions whose records are read in one round trip.
 AT_ONCE = 100

@@ -33,7 +33,7 @@ from app.store.script_runner import Ask, Scripts, decoded_map, ms_of_time
 from app.store.session_index import SessionIndex
 from app.store.session_reads import SessionReads
 from app.store.tokens import TokenStore
-from leadhand.models.views import Event
+from leadhand.models.views.step import Event
 
 Due = Literal["leases", "ready", "errands"]
 P = TypeVar("P")

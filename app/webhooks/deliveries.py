@@ -21,7 +21,7 @@ from app.errors import SessionUnknown
 from app.security.egress import destination
 from app.webhooks.http import TOTAL_S, Posted, post
 from leadhand.models.documents import Webhook
-from leadhand.models.views import SessionView
+from leadhand.models.views.session import SessionView
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from leadhand.models.views import BudgetLine, SessionView
+    from leadhand.models.views.session import BudgetLine, SessionView
 
 F = TypeVar("F", bound=Callable[..., Any])
 

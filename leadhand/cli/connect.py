@@ -13,7 +13,7 @@ from leadhand.cli.render.times import with_local_times
 
 if TYPE_CHECKING:
     from leadhand.client.client import Client
-    from leadhand.models.views import SessionView
+    from leadhand.models.views.session import SessionView
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from leadhand.flows.documents import FlowDefinition, FlowRun
 from leadhand.flows.structure import steps_of
 from leadhand.models.documents import LoopDocument, PhaseDocument, WorkflowDocument
 from leadhand.models.plans import PlanDocument
-from leadhand.models.views import AgentView
+from leadhand.models.views.fleet import AgentView
 
 
 def warn_about_cost_limit(

@@ -18,7 +18,7 @@ from leadhand.models.forms import (
     leaves,
 )
 from leadhand.models.text import plain
-from leadhand.models.views import QuestionView
+from leadhand.models.views.explain import QuestionView
 
 _TRUE, _FALSE = ("true", "yes", "y", "on"), ("false", "no", "n", "off")
 

@@ -30,7 +30,7 @@ from leadhand.local.user_state import defining_folder
 from leadhand.models.problems import Kind
 from leadhand.models.text import plain
 from leadhand.models.toml_file import TomlUnreadable, read_toml
-from leadhand.models.views import AgentView, FleetView, StoreView, WorkerView
+from leadhand.models.views.fleet import AgentView, FleetView, StoreView, WorkerView
 from leadhand.settings import ClientSettings, environment
 
 _OLDEST_PYTHON = (3, 11)

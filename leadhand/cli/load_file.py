@@ -13,7 +13,7 @@ import click
 
 from leadhand.errors import LeadhandError
 from leadhand.models.documents import WorkflowDocument
-from leadhand.models.views import ResultView
+from leadhand.models.views.result import ResultView
 from leadhand.run import CONDUCTOR
 from leadhand.settings import environment
 

@@ -21,7 +21,7 @@ from leadhand.cli.render.times import clock_time
 from leadhand.client.client import Client
 from leadhand.errors import LeadhandError
 from leadhand.models.text import block, plain
-from leadhand.models.views import QuestionView
+from leadhand.models.views.explain import QuestionView
 
 #: The word of the waits that are shown as questions.
 ASKED = frozenset({"human"})

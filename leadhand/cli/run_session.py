@@ -14,7 +14,8 @@ from leadhand.cli.questions import ASKED, answering_questions
 from leadhand.cli.render.live import PlainScreen, screen_beside_json, screen_for
 from leadhand.cli.render.tables import echo_json
 from leadhand.client.client import Client
-from leadhand.models.views import ResultView, SessionView
+from leadhand.models.views.result import ResultView
+from leadhand.models.views.session import SessionView
 from leadhand.run import Audience, Interrupted, wait_for_session
 
 

@@ -26,7 +26,8 @@ from leadhand.models.documents import (
     WorktreeOptions,
 )
 from leadhand.models.session_environment import REVEALED
-from leadhand.models.views import ResultView, SessionView
+from leadhand.models.views.result import ResultView
+from leadhand.models.views.session import SessionView
 from leadhand.run import Audience, Interrupted, wait_for_session
 
 # Imported here and not when a screen is drawn: by then the workflow file's folder is first on

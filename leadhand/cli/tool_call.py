@@ -12,7 +12,7 @@ from leadhand.graphs.references import escape_value
 from leadhand.models.json_schema import schema_of, typed_value
 from leadhand.models.suggestions import nearest
 from leadhand.models.validation_messages import first_error
-from leadhand.models.views import ToolView
+from leadhand.models.views.fleet import ToolView
 from leadhand.run import working_folder
 
 

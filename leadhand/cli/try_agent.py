@@ -16,7 +16,9 @@ from leadhand.models.text import block, plain, tool_lines
 if TYPE_CHECKING:
     from leadhand.client.client import Client
     from leadhand.flows.documents import FlowDocument
-    from leadhand.models.views import AgentView, SessionView, StepView, ToolCallView
+    from leadhand.models.views.fleet import AgentView
+    from leadhand.models.views.session import SessionView
+    from leadhand.models.views.step import StepView, ToolCallView
 
 _PROMPT = (
     "This is a test of your tools. Run the shell command `echo leadhand works` once, and then "

@@ -14,7 +14,8 @@ from leadhand.client.requests import parsed, reads, request
 from leadhand.contract import artifacts
 from leadhand.contract.artifacts import PART_BYTES
 from leadhand.errors import AnswerUnreadable
-from leadhand.models.views import ArtifactView, Page, UploadView
+from leadhand.models.views.artifact import ArtifactView, UploadView
+from leadhand.models.views.view import Page
 
 
 class Artifacts(Operations):

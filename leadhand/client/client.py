@@ -23,7 +23,7 @@ from leadhand.client.stacks import Stacks
 from leadhand.client.transport import AsyncTransport, Transport
 from leadhand.client.waiting import TroubleReport
 from leadhand.client.work import LocalWork
-from leadhand.models.views import Event
+from leadhand.models.views.step import Event
 from leadhand.settings import ClientSettings, current_folder, environment
 
 

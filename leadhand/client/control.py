@@ -27,7 +27,7 @@ from leadhand.errors import ControlRefused, SessionChanged, SessionUnknown, loca
 from leadhand.models.documents import Budget, Checker
 from leadhand.models.problems import Kind
 from leadhand.models.validation_messages import first_error
-from leadhand.models.views import BulkView, SessionView
+from leadhand.models.views.session import BulkView, SessionView
 
 #: A checker: a command, or the fields of one.
 CheckerSpec = str | Mapping[str, object] | Checker

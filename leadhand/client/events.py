@@ -15,7 +15,9 @@ from leadhand.client.paths import path_of
 from leadhand.client.transport import AsyncTransport, Transport
 from leadhand.contract import sessions
 from leadhand.errors import AnswerUnreadable, ApiAway, Unavailable
-from leadhand.models.views import Event, OutputPart, SessionView, View
+from leadhand.models.views.session import SessionView
+from leadhand.models.views.step import Event, OutputPart
+from leadhand.models.views.view import View
 
 #: The position before the first event.
 BEGINNING = "0-0"

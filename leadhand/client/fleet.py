@@ -14,24 +14,20 @@ from leadhand.errors import TokenUnknown, local_error
 from leadhand.models.documents import Webhook
 from leadhand.models.etags import limit_etag
 from leadhand.models.problems import Kind
-from leadhand.models.views import (
+from leadhand.models.views.attention import AttentionView, ChangeView, SignInLink
+from leadhand.models.views.audit import FsckView
+from leadhand.models.views.fleet import (
     AgentView,
-    AttentionView,
-    ChangeView,
     FleetView,
-    FsckView,
     Limit,
-    NewToken,
-    Page,
     QueueView,
-    Quotas,
-    SignInLink,
-    StatisticsView,
     StoreView,
-    TokenView,
     ToolView,
     WorkerView,
 )
+from leadhand.models.views.statistics import StatisticsView
+from leadhand.models.views.tokens import NewToken, Quotas, TokenView
+from leadhand.models.views.view import Page
 
 #: The prefixes of the keys of limits: a named agent, a model, a queue, or a user's own key.
 KINDS = ("agent", "model", "queue", "key")

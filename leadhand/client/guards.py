@@ -8,7 +8,7 @@ from leadhand.client.requests import reads, request, succeeds
 from leadhand.contract import guards
 from leadhand.models.guards import AgentEvent, StopReport
 from leadhand.models.patterns import AGENT_SESSION
-from leadhand.models.views import GuardReset, GuardsView, StopView
+from leadhand.models.views.guards import GuardReset, GuardsView, StopView
 
 
 class Guards(Operations):

@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from leadhand.models.session_environment import MAX_NAMES
-from leadhand.models.views import AgentView
+from leadhand.models.views.fleet import AgentView
 
 #: What the shell of a command decides for the bodies of embedded services.
 _OF_SHELL = ("PATH", "VIRTUAL_ENV")

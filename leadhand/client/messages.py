@@ -8,7 +8,10 @@ from typing import Any, Literal
 from leadhand.client.operation import Ask, Op, Operations
 from leadhand.client.requests import given, idempotent, items, reads, request
 from leadhand.contract import messages
-from leadhand.models.views import InboxMessage, Page, QuestionView, SessionView
+from leadhand.models.views.explain import QuestionView
+from leadhand.models.views.inbox import InboxMessage
+from leadhand.models.views.session import SessionView
+from leadhand.models.views.view import Page
 
 
 class Messages(Operations):

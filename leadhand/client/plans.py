@@ -27,18 +27,18 @@ from leadhand.models.plans import (
 )
 from leadhand.models.problems import Kind
 from leadhand.models.validation_messages import first_error
-from leadhand.models.views import (
-    ApplyingView,
+from leadhand.models.views.audit import FolderAuditView
+from leadhand.models.views.folder import ApplyingView
+from leadhand.models.views.plan import (
     CleaningView,
-    FolderAuditView,
     HomeView,
     MergeView,
-    Page,
     PlanView,
     ReportView,
     TaskView,
     WorktreeView,
 )
+from leadhand.models.views.view import Page
 
 #: Operations as models, or as the fields of one.
 Operations = Iterable[PlanOperation | Mapping[str, Any]]

@@ -11,7 +11,8 @@ from pydantic import ValidationError
 
 from leadhand.flows.documents import FlowDocument
 from leadhand.models.validation_messages import first_error
-from leadhand.models.views import SessionView, StepView
+from leadhand.models.views.session import SessionView
+from leadhand.models.views.step import StepView
 
 #: How long a person may take to answer unless the body says otherwise: a day.
 ASK_TIMEOUT_S = 24 * 3600.0

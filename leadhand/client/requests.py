@@ -16,7 +16,8 @@ from leadhand.client.paths import path_of
 from leadhand.contract.operation import Operation
 from leadhand.errors import AnswerUnreadable
 from leadhand.models.etags import etag
-from leadhand.models.views import Page, SessionView
+from leadhand.models.views.session import SessionView
+from leadhand.models.views.view import Page
 
 T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)

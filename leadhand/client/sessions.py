@@ -15,21 +15,11 @@ from leadhand.client.requests import items, reads, reads_text, request
 from leadhand.client.waiting import next_look_s
 from leadhand.contract import sessions
 from leadhand.errors import LeadhandError, SessionStillRuns
-from leadhand.models.views import (
-    DiffsPage,
-    Event,
-    ExplainView,
-    ExportView,
-    LedgerEntry,
-    OutputView,
-    Page,
-    ReceiptView,
-    ResultView,
-    SessionView,
-    StepsPage,
-    TranscriptEntry,
-    TreeView,
-)
+from leadhand.models.views.explain import ExplainView, ReceiptView
+from leadhand.models.views.result import ExportView, LedgerEntry, ResultView
+from leadhand.models.views.session import SessionView, TreeView
+from leadhand.models.views.step import DiffsPage, Event, OutputView, StepsPage, TranscriptEntry
+from leadhand.models.views.view import Page
 
 
 class SessionsWanted(BaseModel):

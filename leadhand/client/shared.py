@@ -20,7 +20,8 @@ from leadhand.client.requests import (
 )
 from leadhand.contract import shared
 from leadhand.models.patterns import SHARED_NAME
-from leadhand.models.views import LockGrant, LockRelease, LockView, Page, ValueHead, ValueView
+from leadhand.models.views.shared import LockGrant, LockRelease, LockView, ValueHead, ValueView
+from leadhand.models.views.view import Page
 
 #: Seconds between two calls of one that waits for a lock: at first, and at most. The API keeps its
 #: place in the line for 10 s.

@@ -19,7 +19,7 @@ from leadhand.models.stacks import (
     Status,
     WorkflowSession,
 )
-from leadhand.models.views import Page
+from leadhand.models.views.view import Page
 
 
 class Stacks(Operations):

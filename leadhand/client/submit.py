@@ -22,8 +22,11 @@ from leadhand.errors import BatchStopped, LeadhandError, Refused, local_error
 from leadhand.flows.documents import NO_WISHES, AnyDocument, FlowRun
 from leadhand.models.problems import Kind, Problem
 from leadhand.models.session_environment import REVEALED
-from leadhand.models.views import AgentView, FlowCheckView, FlowView, Page, SessionView
 from leadhand.models.views.batch import MOST, BatchItemView, BatchView
+from leadhand.models.views.fleet import AgentView
+from leadhand.models.views.flow import FlowCheckView, FlowView
+from leadhand.models.views.session import SessionView
+from leadhand.models.views.view import Page
 
 Document = AnyDocument | Mapping[str, Any]
 #: Whether a refused document refuses all others of its request.

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from leadhand.errors import LeadhandError, WaitTimedOut
 from leadhand.models.text import plain
-from leadhand.models.views import ExplainView, SessionView, Wait
+from leadhand.models.views.explain import ExplainView, Wait
+from leadhand.models.views.session import SessionView
 
 if TYPE_CHECKING:
     from leadhand.client.client import Client

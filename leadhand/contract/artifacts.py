@@ -8,7 +8,8 @@ from pydantic import Field
 
 from leadhand.contract.bodies import DIGITS, Body, PageQuery, Query, Whole
 from leadhand.contract.operation import READS, ApiResponse, BodyRight, Operation, Scope, replies
-from leadhand.models.views import ArtifactView, Page, UploadView
+from leadhand.models.views.artifact import ArtifactView, UploadView
+from leadhand.models.views.view import Page
 
 BYTES = "application/octet-stream"
 #: The most bytes of one part.

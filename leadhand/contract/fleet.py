@@ -9,18 +9,18 @@ from pydantic import BaseModel, Field, model_validator
 from leadhand.contract.bodies import Body, Day, NoQuery, Query
 from leadhand.contract.flows import FolderQuery
 from leadhand.contract.operation import GONE, ApiResponse, BodyRight, Operation, Scope, replies
-from leadhand.models.views import (
+from leadhand.models.views.audit import FsckView
+from leadhand.models.views.fleet import (
     AgentView,
     FleetView,
-    FsckView,
     Limit,
-    Page,
     QueueView,
-    StatisticsView,
     StoreView,
     ToolView,
     WorkerView,
 )
+from leadhand.models.views.statistics import StatisticsView
+from leadhand.models.views.view import Page
 
 _LIMIT = "/v1/limits/{kind:any(agent, model, key, queue)}/{name:path}"
 

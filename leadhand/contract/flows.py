@@ -10,7 +10,9 @@ from leadhand.contract.bodies import Query
 from leadhand.contract.operation import BodyRight, Operation, Scope, replies
 from leadhand.contract.sessions import SubmitQuery
 from leadhand.flows.documents import FlowRun
-from leadhand.models.views import FlowCheckView, FlowView, Page, SessionView
+from leadhand.models.views.flow import FlowCheckView, FlowView
+from leadhand.models.views.session import SessionView
+from leadhand.models.views.view import Page
 
 _ALL = "/v1/flows"
 _ONE = f"{_ALL}/{{name:flow}}"

@@ -10,15 +10,10 @@ from leadhand.contract.bodies import Body, NoQuery, Query
 from leadhand.contract.operation import READS, Operation, Scope, replies
 from leadhand.models.plans import BranchName, TaskId
 from leadhand.models.session_environment import WithEnvironment
-from leadhand.models.views import (
-    ApplyingView,
-    CleaningView,
-    FolderAuditView,
-    HomeView,
-    MergeView,
-    Page,
-    WorktreeView,
-)
+from leadhand.models.views.audit import FolderAuditView
+from leadhand.models.views.folder import ApplyingView
+from leadhand.models.views.plan import CleaningView, HomeView, MergeView, WorktreeView
+from leadhand.models.views.view import Page
 
 _ALL = "/v1/worktrees"
 _ONE = "/v1/sessions/{session}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from leadhand.contract.bodies import Body, Query
 from leadhand.contract.operation import GONE, BodyRight, Operation, Scope, replies
 from leadhand.models.guards import AgentEvent, AgentSession, StopReport
-from leadhand.models.views import GuardReset, GuardsView, StopView
+from leadhand.models.views.guards import GuardReset, GuardsView, StopView
 
 _ALL = "/v1/guards"
 

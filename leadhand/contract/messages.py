@@ -18,14 +18,11 @@ from leadhand.contract.operation import (
     replies,
 )
 from leadhand.models.forms import Option
-from leadhand.models.views import (
-    AttentionView,
-    ChangeView,
-    InboxMessage,
-    Page,
-    QuestionView,
-    SessionView,
-)
+from leadhand.models.views.attention import AttentionView, ChangeView
+from leadhand.models.views.explain import QuestionView
+from leadhand.models.views.inbox import InboxMessage
+from leadhand.models.views.session import SessionView
+from leadhand.models.views.view import Page
 
 _ONE = "/v1/sessions/{session}"
 

@@ -12,7 +12,8 @@ from leadhand.contract.operation import (
     replies,
 )
 from leadhand.models.plans import PlanChange, PlanEdit, TaskReport
-from leadhand.models.views import Page, PlanView, ReportView, TaskView
+from leadhand.models.views.plan import PlanView, ReportView, TaskView
+from leadhand.models.views.view import Page
 
 _PLAN = "/v1/sessions/{session}/plan"
 _ETAG = ("ETag",)

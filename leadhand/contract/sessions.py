@@ -49,23 +49,12 @@ from leadhand.flows.documents import AnyDocument
 from leadhand.models.documents import Budget, Checker, Name, Text
 from leadhand.models.reasons import ReasonCode
 from leadhand.models.session_environment import WithEnvironment
-from leadhand.models.views import (
-    BulkView,
-    DiffsPage,
-    Event,
-    ExplainView,
-    ExportView,
-    LedgerEntry,
-    OutputView,
-    Page,
-    ReceiptView,
-    ResultView,
-    SessionView,
-    StepsPage,
-    TranscriptEntry,
-    TreeView,
-)
 from leadhand.models.views.batch import MOST, BatchView
+from leadhand.models.views.explain import ExplainView, ReceiptView
+from leadhand.models.views.result import ExportView, LedgerEntry, ResultView
+from leadhand.models.views.session import BulkView, SessionView, TreeView
+from leadhand.models.views.step import DiffsPage, Event, OutputView, StepsPage, TranscriptEntry
+from leadhand.models.views.view import Page
 
 Q = TypeVar("Q", bound=Query)
 

@@ -9,14 +9,8 @@ from pydantic import Field, JsonValue
 from leadhand.contract.bodies import Body, NoQuery, PageQuery, Query, Whole
 from leadhand.contract.operation import GONE, SHARES, BodyRight, Operation, Scope, replies
 from leadhand.models.patterns import SHARED_NAME
-from leadhand.models.views import (
-    LockGrant,
-    LockRelease,
-    LockView,
-    Page,
-    ValueHead,
-    ValueView,
-)
+from leadhand.models.views.shared import LockGrant, LockRelease, LockView, ValueHead, ValueView
+from leadhand.models.views.view import Page
 
 _LOCKS = "/v1/sessions/{session}/locks"
 _VALUES = "/v1/sessions/{session}/kv"

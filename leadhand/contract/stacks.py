@@ -23,7 +23,7 @@ from leadhand.models.stacks import (
     Status,
     WorkflowSession,
 )
-from leadhand.models.views import Page
+from leadhand.models.views.view import Page
 
 _STACK = "/v1/stacks/{stack}"
 _ONE = f"{_STACK}/workflows/{{workflow}}"

@@ -9,7 +9,9 @@ from pydantic import Field
 from leadhand.contract.bodies import Body, NoBody, NoQuery
 from leadhand.contract.operation import GONE, Operation, Scope, replies
 from leadhand.models.documents import Webhook
-from leadhand.models.views import NewToken, Page, SignInLink, TokenView
+from leadhand.models.views.attention import SignInLink
+from leadhand.models.views.tokens import NewToken, TokenView
+from leadhand.models.views.view import Page
 
 #: Maximum lifetime of a token: ten years.
 LONGEST_S = 10 * 365 * 24 * 3600

@@ -15,7 +15,8 @@ from leadhand.errors import LockLost, NoPlan, WaitTimedOut
 from leadhand.loop import loop_document
 from leadhand.mcp import arguments
 from leadhand.models.plans import TaskStatus
-from leadhand.models.views import LockGrant, TaskView
+from leadhand.models.views.plan import TaskView
+from leadhand.models.views.shared import LockGrant
 
 #: What a tool returns; it becomes one JSON object.
 Result = BaseModel | Mapping[str, Any]

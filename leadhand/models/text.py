@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from leadhand.models.views import ToolCallView
+    from leadhand.models.views.step import ToolCallView
 
 #: The most characters of one reason, which may quote an agent's error.
 _REASON = 400

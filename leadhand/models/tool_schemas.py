@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from pydantic import JsonValue
 
-from leadhand.models.views import ToolParameter
+from leadhand.models.views.fleet import ToolParameter
 
 _Schema = Mapping[str, JsonValue]
 #: Characters of the name of a type.

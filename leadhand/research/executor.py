@@ -15,7 +15,8 @@ from typing import Any
 from leadhand.client.client import AsyncClient, Client
 from leadhand.errors import ArtifactUnknown, IdempotencyConflict, LeadhandError, SessionUnknown
 from leadhand.graphs.missing_reference import missing_reference
-from leadhand.models.views import ResultView, SessionView
+from leadhand.models.views.result import ResultView
+from leadhand.models.views.session import SessionView
 from leadhand.models.views.work import SettledView, WorkGrant
 from leadhand.research.approval import ApprovalDeniedError, CostApproval
 from leadhand.research.circuit_breaker import CircuitBreaker

@@ -10,7 +10,7 @@ from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome
 from app.domain.program import Action, Loop, Step
 from leadhand.models.documents import LoopDocument, WorkflowDocument
-from leadhand.models.views import ResultView
+from leadhand.models.views.result import ResultView
 from tests import real_agents
 from tests.acceptance.real_agents.test_real_agents import WHO, World, world  # noqa: F401
 from tests.model_server import Asked, Hang, Reply, Say

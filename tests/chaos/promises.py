@@ -13,7 +13,7 @@ from app.domain.addresses import block_of, iteration_in, path_of, turn_of
 from app.domain.program import Action, Loop, Step, checker_tool, is_before_work, needs_of
 from app.engine import Engine
 from app.store.keys import GLOBAL_PARTS
-from leadhand.models.views import Event
+from leadhand.models.views.step import Event
 from tests.chaos.driving import Driven
 from tests.chaos.planned import as_drawn, planned
 from tests.chaos.records import Body, Record

@@ -20,7 +20,8 @@ from app.engine import Engine
 from app.queries.inbox import read_messages
 from app.queries.presenters import diff_view
 from app.store.store import Store
-from leadhand.models.views import DiffView, Event, LedgerEntry, TranscriptEntry
+from leadhand.models.views.result import LedgerEntry
+from leadhand.models.views.step import DiffView, Event, TranscriptEntry
 
 
 class Reported(NamedTuple):

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from app.domain.program import Action, Step
 from app.history.transcript import SAME
-from leadhand.models.views import Event, TranscriptEntry
+from leadhand.models.views.step import Event, TranscriptEntry
 from tests.chaos.records import Body, Record
 
 _LEAVES = tuple(

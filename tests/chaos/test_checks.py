@@ -10,7 +10,7 @@ import pytest
 from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome, Thread, Usage
 from app.domain.program import Action
-from leadhand.models.views import Event
+from leadhand.models.views.step import Event
 from tests.chaos.promises import of_pace, of_session
 from tests.chaos.records import Body, Record, record_of
 from tests.engine.locks.sessions import items, work_for

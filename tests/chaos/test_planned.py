@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from app.domain.plans import PlanRecord, TaskRecord
-from leadhand.models.views import Event
+from leadhand.models.views.step import Event
 from tests.chaos.plan_load import GIVES_UP, Plans, accepted_of, tasks_of
 from tests.chaos.planned import as_drawn, planned
 from tests.chaos.records import Body, Reported, with_children

@@ -22,7 +22,7 @@ from leadhand.client.paths import path_of
 from leadhand.contract import flows, sessions, tokens
 from leadhand.errors import Refused, error_for
 from leadhand.models.problems import FieldProblem, Kind, Problem
-from leadhand.models.views import PlanView
+from leadhand.models.views.plan import PlanView
 
 #: What an earlier version answered, by the names below.
 RECORDED = json.loads((Path(__file__).parent / "problems.json").read_text())

@@ -10,7 +10,7 @@ from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome
 from app.domain.program import Action, Loop, Program, RetryPolicy, Step
 from app.operations.submit import About
-from leadhand.models.views import NoDiffs
+from leadhand.models.views.step import NoDiffs
 from tests.engine.world import World
 from workers.folders.work_diff import pack_diff
 

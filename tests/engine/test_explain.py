@@ -28,8 +28,8 @@ from leadhand.cli import cli
 from leadhand.cli.commands.explain import explanation
 from leadhand.cli.render.times import with_local_times
 from leadhand.models.documents import Budget
-from leadhand.models.views import ExplainView, Wait
-from leadhand.models.views import ExplainView as Told
+from leadhand.models.views.explain import ExplainView, Wait
+from leadhand.models.views.explain import ExplainView as Told
 from tests.engine.children.test_children import family
 from tests.engine.world import LOOP, World
 

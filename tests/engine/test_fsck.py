@@ -17,8 +17,9 @@ from app.errors import KeyDamaged
 from app.operations.audit import Audit
 from app.operations.named_locks import LockCall
 from leadhand.client.fleet import combine_audits
-from leadhand.models.views import Finding, FsckView, LockGrant
-from leadhand.models.views import FsckView as Found
+from leadhand.models.views.audit import Finding, FsckView
+from leadhand.models.views.audit import FsckView as Found
+from leadhand.models.views.shared import LockGrant
 from tests.engine.children.test_children import family
 from tests.engine.driving import Bench
 from tests.engine.world import LOOP, World

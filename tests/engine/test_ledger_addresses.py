@@ -13,8 +13,9 @@ from app.domain.program import Action, Loop, Program, Step
 from app.domain.records import Grant
 from app.operations.submit import About
 from leadhand.cli.render.session_text import session_lines
-from leadhand.models.views import LedgerEntry, SessionView
-from leadhand.models.views import LedgerEntry as Entry
+from leadhand.models.views.result import LedgerEntry
+from leadhand.models.views.result import LedgerEntry as Entry
+from leadhand.models.views.session import SessionView
 from tests.engine.world import World
 
 DO = Step(id="do", action=Action.AGENT)

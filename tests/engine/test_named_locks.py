@@ -21,7 +21,7 @@ from app.errors import CapabilityRefused, InvalidDocument
 from app.operations.named_locks import LockCall
 from app.operations.submit import About
 from app.security.step_tokens import BODY_SCOPES, Caller
-from leadhand.models.views import LockGrant
+from leadhand.models.views.shared import LockGrant
 from tests.engine.test_fsck import audit
 from tests.engine.world import World
 

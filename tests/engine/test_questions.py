@@ -9,7 +9,7 @@ from app.domain.program import Action, Program, Step
 from app.errors import InvalidDocument, SessionUnknown
 from app.operations.submit import About
 from app.queries import questions as module
-from leadhand.models.views import QuestionView
+from leadhand.models.views.explain import QuestionView
 from tests.engine.driving import Bench
 from tests.engine.world import World
 from tests.flows import flow

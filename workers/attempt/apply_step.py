@@ -15,7 +15,7 @@ from app.domain.outcomes import Outcome
 from app.domain.reasons import Reason, ReasonCode
 from app.domain.states import ENDED
 from app.truncate import cut
-from leadhand.models.views import RecheckView
+from leadhand.models.views.folder import RecheckView
 from workers.attempt.own_folder_step import Asked, home_of, own_facts
 from workers.attempt.reservation import reserved
 from workers.checkers.clean_folder import prepare_folder

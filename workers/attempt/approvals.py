@@ -19,7 +19,7 @@ from app.engine import Engine
 from app.operations.attempts import Work
 from app.redaction import without_keys
 from leadhand.models.text import list_first
-from leadhand.models.views import CheckSeen, SeenWork
+from leadhand.models.views.explain import CheckSeen, SeenWork
 from workers.folders.work_diff import SNAPSHOTS, left_out
 from workers.folders.worktree import Worktree
 from workers.processes.exit_outcome import failed_outcome

@@ -16,7 +16,7 @@ from app.domain.program import SCHEMA_VERSION
 from app.engine import Engine
 from app.errors import StoreAway
 from app.fleet.inventory import long_expired, text_of
-from leadhand.models.views import AgentHere, AgentsFault, ToolHere
+from leadhand.models.views.fleet import AgentHere, AgentsFault, ToolHere
 from tasks.periodic import STEADY, Pace
 from workers.host.name_lock import NameLock
 from workers.processes import environment

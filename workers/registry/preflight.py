@@ -11,7 +11,7 @@ from typing import Literal
 from app.fleet.programs import why_no_program
 from app.redaction import redact_command
 from app.truncate import cut
-from leadhand.models.views import AgentHere, AgentsFault
+from leadhand.models.views.fleet import AgentHere, AgentsFault
 from workers.processes import environment
 from workers.registry.agent_entry import Agent
 from workers.registry.agents import AgentBook

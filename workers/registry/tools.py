@@ -21,7 +21,7 @@ from leadhand.file_stamp import Stamp, stamp_of
 from leadhand.functions.modules import TAKEN
 from leadhand.models.approvals import NONE_NEEDED, Approvals
 from leadhand.models.tool_names import BUILT_IN_TOOLS, RESERVED_MODULES, owner_of
-from leadhand.models.views import ToolHere, ToolParameter
+from leadhand.models.views.fleet import ToolHere, ToolParameter
 from workers.registry.declared.book import ToolBook, ToolFiles
 from workers.registry.declared.listing import declared_tools
 from workers.registry.declared.served import ServedTools

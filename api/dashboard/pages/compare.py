@@ -18,7 +18,8 @@ from api.dashboard.render import cost, count, duration, elapsed_s, page, reason
 from api.problem_types import refuse_by_status
 from app.engine import Engine
 from app.queries.cursors import encode_cursor
-from leadhand.models.views import LedgerEntry, SessionView
+from leadhand.models.views.result import LedgerEntry
+from leadhand.models.views.session import SessionView
 
 #: Iterations of each session that the page compares.
 ITERATIONS = 100

@@ -17,7 +17,7 @@ from app.catalog.flow_catalog import Catalog
 from app.engine import Engine
 from leadhand.contract.sessions import SVG, SessionFilter
 from leadhand.flows.documents import FlowRun
-from leadhand.models.views import FlowView
+from leadhand.models.views.flow import FlowView
 
 #: Runs of a flow that its page lists.
 RUNS = 20

@@ -15,7 +15,7 @@ from app.domain.states import FINAL
 from app.engine import Engine
 from app.security.api_tokens import Scope
 from leadhand.contract.sessions import SessionFilter
-from leadhand.models.views import PlanView, ProposalView, TaskView
+from leadhand.models.views.plan import PlanView, ProposalView, TaskView
 
 LIMIT = 50
 #: Messages to the team lead that the board shows.

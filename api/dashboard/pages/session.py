@@ -22,7 +22,9 @@ from app.engine import Engine
 from app.errors import SessionUnknown
 from app.security.api_tokens import Scope
 from leadhand.contract.sessions import SVG
-from leadhand.models.views import DiffView, Evidence, LedgerEntry, SessionView, TranscriptEntry
+from leadhand.models.views.result import Evidence, LedgerEntry
+from leadhand.models.views.session import SessionView
+from leadhand.models.views.step import DiffView, TranscriptEntry
 
 #: Entries that a panel shows at once.
 ITERATIONS, ENTRIES, STEPS, EVENTS, TREE = 200, 60, 100, 200, 200

@@ -15,7 +15,8 @@ from app.engine import Engine
 from app.security.api_tokens import Scope
 from app.store.browser import BrowserStore
 from leadhand.contract.sessions import SessionFilter
-from leadhand.models.views import Page, SessionView
+from leadhand.models.views.session import SessionView
+from leadhand.models.views.view import Page
 
 LIMIT = 50
 STATUSES = (

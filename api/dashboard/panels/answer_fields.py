@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pydantic import JsonValue
 
 from leadhand.models.forms import GivenAnswer
-from leadhand.models.views import QuestionView
+from leadhand.models.views.explain import QuestionView
 
 #: Prefix of the names of a form's fields.
 FIELD = "field."

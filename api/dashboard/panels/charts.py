@@ -7,7 +7,7 @@ from datetime import date, timedelta
 from typing import NamedTuple
 
 from api.dashboard.render import cost
-from leadhand.models.views import Acceptance, DayCount, StatisticsView
+from leadhand.models.views.statistics import Acceptance, DayCount, StatisticsView
 
 #: The size of a chart, in its own units.
 WIDTH, HEIGHT = 720, 120

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from leadhand.models.views import SessionView
+from leadhand.models.views.session import SessionView
 
 
 class Control(NamedTuple):

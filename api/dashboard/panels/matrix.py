@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from leadhand.models.counts import counts_text
-from leadhand.models.views import LedgerEntry
+from leadhand.models.views.result import LedgerEntry
 
 
 class Cell(NamedTuple):

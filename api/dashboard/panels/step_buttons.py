@@ -7,7 +7,9 @@ from typing import NamedTuple
 
 from pydantic import JsonValue
 
-from leadhand.models.views import SessionView, StepView, SuggestedAction
+from leadhand.models.views.explain import SuggestedAction
+from leadhand.models.views.session import SessionView
+from leadhand.models.views.step import StepView
 
 #: Statuses of a session that can be resumed.
 RESTS = frozenset({"stopped", "failed"})

@@ -7,7 +7,7 @@ from datetime import datetime
 from itertools import pairwise
 from typing import NamedTuple
 
-from leadhand.models.views import StepView
+from leadhand.models.views.step import StepView
 
 #: The width of the drawing, and of a squeezed span, in its own units.
 WIDTH, SQUEEZED = 1000.0, 14.0

@@ -16,8 +16,8 @@ from app.queries.cursors import encode_cursor
 from app.queries.listing import END, decode_place
 from app.store.store import Store
 from leadhand.models.text import list_first
-from leadhand.models.views import Page
 from leadhand.models.views.plan import WorktreeView
+from leadhand.models.views.view import Page
 
 #: Sessions that one page examines.
 EXAMINED = 200

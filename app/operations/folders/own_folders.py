@@ -25,9 +25,9 @@ from app.operations.submit import About, Asker, Submissions
 from app.operations.transitions import Transitions
 from app.settings import Settings
 from app.store.store import Store
-from leadhand.models.views import LedgerEntry
 from leadhand.models.views.folder import ApplyingView
 from leadhand.models.views.plan import CleaningView, WorktreeView
+from leadhand.models.views.result import LedgerEntry
 
 #: The name, beside a session's folder, whose lock the session holds that removes it.
 _CLEANING = ".cleaning"

@@ -29,7 +29,7 @@ from app.resume.plan import rewind_before
 from app.resume.rewind import ResumePlan, SkippedNode
 from app.security.step_tokens import Caller
 from app.store.store import Store
-from leadhand.models.views import SessionView
+from leadhand.models.views.session import SessionView
 
 #: The verb, as refusals name it.
 VERB = "skip a step of"

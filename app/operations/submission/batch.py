@@ -14,7 +14,7 @@ from app.operations.transitions import Transitions
 from app.queries.fleet import Fleet
 from app.store.store import Store
 from leadhand.flows.documents import AnyDocument
-from leadhand.models.views import WorkerView
+from leadhand.models.views.fleet import WorkerView
 
 
 class Item(NamedTuple):

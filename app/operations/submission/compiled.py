@@ -15,7 +15,7 @@ from app.fleet.admission import Where, admit
 from app.settings import Settings
 from app.store.recent import Recent
 from leadhand.flows.documents import AnyDocument
-from leadhand.models.views import WorkerView
+from leadhand.models.views.fleet import WorkerView
 
 #: The number of programs that a process keeps, and the size (characters of JSON) of the largest
 #: document whose program is kept.

@@ -20,7 +20,7 @@ from leadhand.flows.documents import AnyDocument
 from leadhand.graphs.documents import GraphDocument, GraphStep
 from leadhand.models.documents import WorkflowDocument
 from leadhand.models.folder_settings import SessionSettings
-from leadhand.models.views import WorkerView
+from leadhand.models.views.fleet import WorkerView
 
 _Part = TypeVar("_Part", bound=BaseModel)
 

@@ -14,7 +14,7 @@ from app.domain.workspaces import OwnFolder, Workspace
 from app.security.api_tokens import Owner
 from app.store.session_reads import CreatedSession
 from leadhand.models.documents import Budget
-from leadhand.models.views import WorkerView
+from leadhand.models.views.fleet import WorkerView
 
 
 class Found(NamedTuple):

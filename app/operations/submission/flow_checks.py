@@ -19,7 +19,7 @@ from leadhand.flows.documents import FlowDocument
 from leadhand.flows.faults import all_faults
 from leadhand.flows.graph_faults import faults_of_graph
 from leadhand.graphs.documents import GraphDocument
-from leadhand.models.views import FlowCheckView, FlowFaultView
+from leadhand.models.views.flow import FlowCheckView, FlowFaultView
 
 
 class FlowChecks:

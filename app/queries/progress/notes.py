@@ -15,7 +15,7 @@ from app.queries.inbox import attention
 from app.queries.question_texts import question_notes
 from app.store.session_reads import SessionRecords
 from app.store.store import Store
-from leadhand.models.views import WorkerView
+from leadhand.models.views.fleet import WorkerView
 
 
 class Notes:

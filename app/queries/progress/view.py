@@ -10,7 +10,7 @@ from app.domain.routing import may_need_less
 from app.domain.states import FINAL, SessionStatus
 from app.queries.presenters import node_progress, running_step, stops_of
 from app.store.session_reads import SessionRecords
-from leadhand.models.views import Progress
+from leadhand.models.views.session import Progress
 
 
 def progress_of(program: Program, fields: Mapping[str, str], records: SessionRecords) -> Progress:

@@ -12,7 +12,7 @@ from leadhand.cli.try_agent import try_command
 from leadhand.models.text import plain
 
 if TYPE_CHECKING:
-    from leadhand.models.views import AgentView, WorkerView
+    from leadhand.models.views.fleet import AgentView, WorkerView
 
 
 @click.group("agents", cls=Group, invoke_without_command=True)

@@ -11,7 +11,8 @@ from leadhand.cli.render.tables import echo_json
 
 if TYPE_CHECKING:
     from leadhand.client.client import Client
-    from leadhand.models.views import QuestionView, SessionView
+    from leadhand.models.views.explain import QuestionView
+    from leadhand.models.views.session import SessionView
 
 #: Questions per request, the most that a page may have.
 _PAGE = 500

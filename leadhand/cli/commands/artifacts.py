@@ -10,7 +10,7 @@ import click
 
 if TYPE_CHECKING:
     from leadhand.client.client import Client
-    from leadhand.models.views import ArtifactView
+    from leadhand.models.views.artifact import ArtifactView
 
 #: Characters of a digest that a list shows, and the least that name one.
 _SHOWN, _LEAST = 12, 6

@@ -12,7 +12,7 @@ from leadhand.cli.render.times import local_time, with_local_times
 from leadhand.models.text import plain
 
 if TYPE_CHECKING:
-    from leadhand.models.views import ExplainView, Wait
+    from leadhand.models.views.explain import ExplainView, Wait
 
 
 @click.command("explain")
@@ -38,7 +38,7 @@ def explain_command(*, session: str, as_json: bool) -> int:
 def explanation(view: ExplainView) -> Iterator[str]:
     """Formats why a session waits or ended: status, causes, waits, and commands to run next."""
     from leadhand.cli.render.result_text import work_lines
-    from leadhand.models.views import ENDED
+    from leadhand.models.views.session import ENDED
 
     yield f"session {view.session} is {view.status}: {_shown(view.text)}"
     if view.causes:

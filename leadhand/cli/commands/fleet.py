@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from leadhand.client.client import Client
-    from leadhand.models.views import FleetView
+    from leadhand.models.views.fleet import FleetView
 
 
 @click.command("queues")

@@ -18,7 +18,7 @@ from leadhand.cli.worktree_option import worktree_field, worktree_option
 if TYPE_CHECKING:
     from leadhand.contract.sessions import ParentEnd
     from leadhand.flows.documents import FlowRun
-    from leadhand.models.views import SessionView
+    from leadhand.models.views.session import SessionView
 
 
 @click.group("flow", cls=Group)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from leadhand.models.views import FlowInput
+    from leadhand.models.views.flow import FlowInput
 
 
 @click.command("flows")

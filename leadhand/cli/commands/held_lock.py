@@ -19,7 +19,7 @@ from leadhand.errors import ApiAway, LeadhandError, Unavailable
 from leadhand.settings import environment
 
 if TYPE_CHECKING:
-    from leadhand.models.views import LockGrant
+    from leadhand.models.views.shared import LockGrant
 
 #: Signals that are passed on to the command.
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -14,7 +14,7 @@ from leadhand.cli.guards import hooks
 from leadhand.cli.render.tables import plural
 
 if TYPE_CHECKING:
-    from leadhand.models.views import InboxMessage
+    from leadhand.models.views.inbox import InboxMessage
 
 #: Events of Claude Code whose hooks may add to the context.
 _ADDS_CONTEXT = ("UserPromptSubmit", "SessionStart")

@@ -13,7 +13,7 @@ from leadhand.models.text import block, plain
 
 if TYPE_CHECKING:
     from leadhand.client.client import Client
-    from leadhand.models.views import InboxMessage
+    from leadhand.models.views.inbox import InboxMessage
 
 #: Messages per request, the most that a page may have.
 _PAGE = 500

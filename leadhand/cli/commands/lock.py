@@ -12,7 +12,7 @@ from leadhand.cli.group import Group
 from leadhand.models.text import plain
 
 if TYPE_CHECKING:
-    from leadhand.models.views import LockOwnerView, LockView
+    from leadhand.models.views.shared import LockOwnerView, LockView
 
 
 @click.group("lock", cls=Group)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from leadhand.cli.render.output_text import OutputLines
     from leadhand.cli.render.progress import Picture
     from leadhand.client.client import Client
-    from leadhand.models.views import Event
+    from leadhand.models.views.step import Event
 
 
 @click.command("logs")

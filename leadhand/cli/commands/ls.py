@@ -19,7 +19,8 @@ from leadhand.models.text import plain
 
 if TYPE_CHECKING:
     from leadhand.client.client import Client
-    from leadhand.models.views import Page, SessionView
+    from leadhand.models.views.session import SessionView
+    from leadhand.models.views.view import Page
 
 #: Maximum characters of a session's title in the list.
 _TITLE = 40

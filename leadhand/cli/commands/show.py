@@ -12,10 +12,10 @@ from leadhand.models.text import block, plain
 
 if TYPE_CHECKING:
     from leadhand.client.client import Client
-    from leadhand.models.views import (
+    from leadhand.models.views.result import LedgerEntry
+    from leadhand.models.views.step import (
         DiffsPage,
         DiffView,
-        LedgerEntry,
         NoDiffs,
         NoDiffsWhy,
         StepView,

@@ -18,7 +18,7 @@ from leadhand.cli.worktree_option import worktree_field, worktree_option
 if TYPE_CHECKING:
     from leadhand.contract.sessions import ParentEnd
     from leadhand.models.documents import LoopDocument
-    from leadhand.models.views import SessionView
+    from leadhand.models.views.session import SessionView
 
 
 _EXAMPLE = '\b\nleadhand spawn "make it pass" --doer "python doer.py" --checker "pytest -q"'

@@ -13,7 +13,7 @@ from leadhand.cli.render.tables import echo_json, places_table
 
 if TYPE_CHECKING:
     from leadhand.contract.sessions import ParentEnd
-    from leadhand.models.views import ToolParameter, ToolView
+    from leadhand.models.views.fleet import ToolParameter, ToolView
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print exactly one JSON object.")
 

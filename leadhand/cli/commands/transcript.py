@@ -10,7 +10,7 @@ import click
 
 if TYPE_CHECKING:
     from leadhand.client.client import Client
-    from leadhand.models.views import TranscriptEntry
+    from leadhand.models.views.step import TranscriptEntry
 
 
 @click.command("transcript")

@@ -10,7 +10,8 @@ import click
 from leadhand.cli.render.tables import echo_json
 
 if TYPE_CHECKING:
-    from leadhand.models.views import ResultView, SessionView
+    from leadhand.models.views.result import ResultView
+    from leadhand.models.views.session import SessionView
 
 
 @click.command("wait")

@@ -11,7 +11,7 @@ from leadhand.cli.group import Group
 from leadhand.models.text import plain
 
 if TYPE_CHECKING:
-    from leadhand.models.views import GuardView
+    from leadhand.models.views.guards import GuardView
 
 
 @click.group("guard", cls=Group)

@@ -28,7 +28,7 @@ from leadhand.models.guards import AgentEvent, GateResult, StopReport
 from leadhand.settings import ClientSettings
 
 if TYPE_CHECKING:
-    from leadhand.models.views import StopView
+    from leadhand.models.views.guards import StopView
 
 
 #: Seconds before the agent would kill the hook: for the last call, and of them to answer.

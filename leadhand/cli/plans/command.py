@@ -19,7 +19,7 @@ from leadhand.cli.render.tables import echo_json
 
 if TYPE_CHECKING:
     from leadhand.models.plans import PlanOperation
-    from leadhand.models.views import SessionView
+    from leadhand.models.views.session import SessionView
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print exactly one JSON object.")
 _EXAMPLE = '\b\nleadhand plan new "add a login page" --checker "pytest -q" --at-once 2'

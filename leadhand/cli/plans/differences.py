@@ -15,7 +15,7 @@ from leadhand.models.plans import (
     RetryTask,
 )
 from leadhand.models.text import plain
-from leadhand.models.views import PlanView, TaskView
+from leadhand.models.views.plan import PlanView, TaskView
 
 #: Fields of a task that an operation can change.
 FIELDS = tuple(name for name in ChangeTask.model_fields if name not in ("op", "id"))

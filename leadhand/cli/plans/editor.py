@@ -18,7 +18,7 @@ from leadhand.client.client import Client
 from leadhand.errors import LeadhandError, PlanChanged, PlanRefused, RequestInvalid
 from leadhand.models.plans import PlanOperation
 from leadhand.models.toml_file import TomlUnreadable
-from leadhand.models.views import PlanView
+from leadhand.models.views.plan import PlanView
 
 #: How often an edit is sent again after changes of other tasks, as reports of children are.
 TRIES = 20

@@ -11,7 +11,7 @@ from leadhand.models.text import block, plain
 
 if TYPE_CHECKING:
     from leadhand.client.client import Client
-    from leadhand.models.views import ResultView
+    from leadhand.models.views.result import ResultView
 
 #: The exit code if a branch was left alone.
 _FAILED = 3

@@ -12,7 +12,7 @@ from leadhand.cli.render.plan_text import draft_lines, numbered_task
 from leadhand.client.client import Client
 from leadhand.errors import AnswerUnwanted, LeadhandError, PlanChanged
 from leadhand.models.plans import DropTask
-from leadhand.models.views import PlanView
+from leadhand.models.views.plan import PlanView
 
 PROMPT = "approve, change TEXT, edit, drop N, show, or an empty line to decide later: "
 _CLOSED = "the draft is no longer open: it was decided elsewhere, or its deadline passed"

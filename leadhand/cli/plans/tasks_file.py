@@ -14,7 +14,7 @@ from leadhand.models.plans import PlannedTask, check_tasks
 from leadhand.models.suggestions import nearest_field
 from leadhand.models.toml_file import read_toml
 from leadhand.models.validation_messages import first_error
-from leadhand.models.views import PlanView, TaskView
+from leadhand.models.views.plan import PlanView, TaskView
 
 #: Fields of a task that are written even if they have their defaults.
 _ALWAYS = ("id", "title", "dependencies", "description")

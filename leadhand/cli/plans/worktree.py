@@ -12,7 +12,7 @@ from leadhand.cli.render.tables import echo_json, plural, table
 
 if TYPE_CHECKING:
     from leadhand.client.client import Client
-    from leadhand.models.views import CleaningView, WorktreeView
+    from leadhand.models.views.plan import CleaningView, WorktreeView
 
 _NO_FOLDERS = "no folders: the tasks share the plan's, or none has started"
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print exactly one JSON object.")

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from leadhand.cli.render.tables import plural, table
 from leadhand.models.text import plain
-from leadhand.models.views import FleetView, Overdue, QueueView, Running, WorkerView
+from leadhand.models.views.fleet import FleetView, Overdue, QueueView, Running, WorkerView
 
 #: Seconds past its time after which an entry counts as overdue; sweeps run about once a second.
 LATE_S = 10.0

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from leadhand.cli.render.result_text import flow_summary
 from leadhand.cli.render.tables import table
-from leadhand.models.views import ResultView
+from leadhand.models.views.result import ResultView
 
 
 def graph_summary(result: ResultView) -> Iterator[str]:

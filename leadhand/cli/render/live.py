@@ -20,7 +20,8 @@ from leadhand.cli.render.session_text import head_line
 from leadhand.cli.render.terminal import raw
 from leadhand.client.events import OUTPUT
 from leadhand.models.text import escape_controls
-from leadhand.models.views import Event, SessionView
+from leadhand.models.views.session import SessionView
+from leadhand.models.views.step import Event
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

@@ -18,7 +18,7 @@ from leadhand.cli.render.progress import (
 )
 from leadhand.cli.render.tables import plural
 from leadhand.models.text import plain, reason_text
-from leadhand.models.views import Event
+from leadhand.models.views.step import Event
 
 #: The colours of words on a terminal.
 STYLES = {

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from leadhand.models.text import escape_controls, plain, render_terminal
-from leadhand.models.views import Event, OutputView
+from leadhand.models.views.step import Event, OutputView
 
 #: Lines of the newest output that a live screen shows.
 TAIL = 5

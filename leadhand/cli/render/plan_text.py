@@ -9,13 +9,8 @@ from pydantic import JsonValue
 from leadhand.cli.render.tables import plural, table
 from leadhand.cli.render.times import clock_time
 from leadhand.models.text import block, plain, plain_ends, reason_text
-from leadhand.models.views import (
-    MergeView,
-    PlanView,
-    ProposalView,
-    ResultView,
-    TaskView,
-)
+from leadhand.models.views.plan import MergeView, PlanView, ProposalView, TaskView
+from leadhand.models.views.result import ResultView
 
 #: The most lines of a description in a draft.
 _LINES = 6

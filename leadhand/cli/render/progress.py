@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from leadhand.models.text import plain, reason_text
-from leadhand.models.views import Event
+from leadhand.models.views.step import Event
 
 #: The word shown for a step after each event; a settled step shows its verdict.
 _STEP_WORDS = {

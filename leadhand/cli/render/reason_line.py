@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from leadhand.models.text import plain, reason_text
-from leadhand.models.views import SessionView
+from leadhand.models.views.session import SessionView
 
 
 def reason_line(view: SessionView) -> str:

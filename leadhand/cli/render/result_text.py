@@ -6,15 +6,15 @@ from collections.abc import Iterator, Sequence
 
 from leadhand.cli.render.tables import plural, table
 from leadhand.models.text import block, plain, plain_ends, reason_text
-from leadhand.models.views import (
+from leadhand.models.views.folder import OwnFolderView
+from leadhand.models.views.result import (
     ChangedFiles,
     CheckEvidence,
     Evidence,
-    OwnFolderView,
     PhaseView,
-    Reason,
     ResultView,
 )
+from leadhand.models.views.view import Reason
 
 _MOST_LINES = 40
 _MOST_FILES = 3
@@ -25,7 +25,7 @@ _WITHOUT_LOOPS = ("flow", "graph")
 def ending(result: ResultView) -> str:
     """Formats how a session ended: verdict or plan result, iterations, cost, tokens and reason.
 
-    >>> from leadhand.models.views import ResultView
+    >>> from leadhand.models.views.result import ResultView
     >>> ending(ResultView(session_id="1a2b3c4d", kind="loop", status="completed",
     ...                   verdict="accept", iterations=2))
     'accept after 2 iterations'

@@ -14,15 +14,10 @@ from leadhand.cli.render.tables import plural
 from leadhand.cli.render.times import local_time, with_local_times
 from leadhand.models.counts import counts_text
 from leadhand.models.text import block, plain, reason_text
-from leadhand.models.views import (
-    LedgerEntry,
-    MadeFrom,
-    OwnFolderView,
-    RoleView,
-    SessionView,
-    StepView,
-    TurnView,
-)
+from leadhand.models.views.folder import OwnFolderView
+from leadhand.models.views.result import LedgerEntry
+from leadhand.models.views.session import MadeFrom, RoleView, SessionView
+from leadhand.models.views.step import StepView, TurnView
 
 _MOST_LINES = 12
 

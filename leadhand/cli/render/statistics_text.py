@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import date
 
 from leadhand.cli.render.tables import plural, table
-from leadhand.models.views import StatisticsView
+from leadhand.models.views.statistics import StatisticsView
 
 
 def statistics_lines(view: StatisticsView) -> Iterator[str]:

@@ -11,7 +11,9 @@ from datetime import UTC, datetime
 from leadhand.cli.render.live_text import elapsed
 from leadhand.cli.render.progress import step_name
 from leadhand.models.text import plain, reason_text
-from leadhand.models.views import LedgerEntry, NodeProgress, SessionView, StepView, TurnView
+from leadhand.models.views.result import LedgerEntry
+from leadhand.models.views.session import NodeProgress, SessionView
+from leadhand.models.views.step import StepView, TurnView
 
 #: Iterations of one loop whose steps are listed, and that are listed at all: the newest.
 _OPEN_ITERATIONS, _MOST_ITERATIONS = 3, 20

@@ -10,7 +10,7 @@ from pydantic import JsonValue
 from leadhand.cli.render.tables import table
 from leadhand.models.json_schema import schema_of
 from leadhand.models.text import plain
-from leadhand.models.views import ToolView
+from leadhand.models.views.fleet import ToolView
 
 
 def tool_page(tool: ToolView) -> Iterator[str]:

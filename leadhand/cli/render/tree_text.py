@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from leadhand.cli.render.live_text import elapsed
 from leadhand.models.text import plain, reason_text
-from leadhand.models.views import TreeNode, TreeView
+from leadhand.models.views.session import TreeNode, TreeView
 
 
 def tree_lines(view: TreeView) -> Iterator[str]:

@@ -10,8 +10,8 @@ from app.domain.program import Action
 from app.domain.reasons import Reason, ReasonCode
 from leadhand.cli.render.result_text import flow_summary
 from leadhand.flows.documents import FlowDocument
-from leadhand.models.views import ResultView
-from leadhand.models.views import ResultView as Told
+from leadhand.models.views.result import ResultView
+from leadhand.models.views.result import ResultView as Told
 from tests.engine.world import World
 from tests.flows import ask, flow, llm, loop
 

@@ -13,7 +13,7 @@ from app.domain.outcomes import Outcome
 from app.domain.program import Action
 from app.domain.records import Grant
 from leadhand.flows.documents import FlowDocument
-from leadhand.models.views import Event
+from leadhand.models.views.step import Event
 from tests.engine.world import World
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples/flows/flows/nested.json"

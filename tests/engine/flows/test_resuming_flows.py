@@ -13,7 +13,7 @@ from app.errors import PositionRefused
 from leadhand.cli.render.live_text import sentence
 from leadhand.cli.render.progress import Picture
 from leadhand.models.documents import Budget
-from leadhand.models.views import Event
+from leadhand.models.views.step import Event
 from tests.engine.driving import Bench
 from tests.engine.world import World
 from tests.flows import ask, flow, llm, loop

@@ -13,7 +13,8 @@ from app.operations.step_verbs.fork import Wish
 from leadhand.cli.render.result_text import ending
 from leadhand.cli.render.session_text import session_lines
 from leadhand.cli.render.step_tree import step_lines
-from leadhand.models.views import SessionView, StepView
+from leadhand.models.views.session import SessionView
+from leadhand.models.views.step import StepView
 from tests.engine.world import World
 from tests.flows import ask, flow, llm, loop
 

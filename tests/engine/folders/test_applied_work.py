@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from leadhand.models.views import OwnFolderView, RecheckView
+from leadhand.models.views.folder import OwnFolderView, RecheckView
 from tests.engine.folders.test_fork_worktree import Sessions
 from tests.unit.workers.folders.repositories import git, make_repository
 from workers.workspaces.layout import Shelf

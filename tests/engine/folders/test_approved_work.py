@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from leadhand.models.plans import PlanEdit
-from leadhand.models.views import QuestionView
+from leadhand.models.views.explain import QuestionView
 from tests.engine.folders.test_fork_worktree import Sessions
 from tests.unit.workers.folders.repositories import git, make_repository
 

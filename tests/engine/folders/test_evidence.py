@@ -10,7 +10,7 @@ import pytest
 
 from app.security import step_tokens
 from leadhand.cli.render.result_text import loop_summary
-from leadhand.models.views import Evidence
+from leadhand.models.views.result import Evidence
 from tests.engine.folders.test_fork_worktree import Sessions
 from tests.unit.workers.folders.repositories import git, make_repository
 

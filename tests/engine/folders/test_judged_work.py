@@ -11,7 +11,7 @@ import pytest
 
 from app.domain.ids import SessionRef
 from app.errors import InvalidDocument
-from leadhand.models.views import ChangedByCheckers
+from leadhand.models.views.result import ChangedByCheckers
 from tests.engine.folders.test_fork_worktree import DOCUMENT, Sessions
 from tests.unit.workers.folders.repositories import git, make_repository
 from workers.attempt.settle import Settler

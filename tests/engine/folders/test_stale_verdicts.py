@@ -12,7 +12,7 @@ from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome
 from app.domain.records import Grant
 from app.operations.attempts import Attempts
-from leadhand.models.views import ChangedFiles
+from leadhand.models.views.result import ChangedFiles
 from tests.engine.folders.test_fork_worktree import DOCUMENT, Sessions
 from tests.unit.workers.folders.repositories import git, make_repository
 from workers.attempt.settle import Settler

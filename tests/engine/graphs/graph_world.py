@@ -14,7 +14,7 @@ from app.domain.records import Grant
 from app.errors import ReferenceUnresolved
 from app.operations.local_skipping import is_skipped, skipped_outcome
 from leadhand.graphs.documents import GraphDocument
-from leadhand.models.views import ResultView
+from leadhand.models.views.result import ResultView
 from tests.engine.world import World
 from workers.tools.builtin import STEPS
 from workers.tools.tool import expect_success

@@ -7,7 +7,8 @@ from typing import Any
 
 from app.operations.guards import Guarded
 from leadhand.models.guards import GateResult, StopReport
-from leadhand.models.views import GuardView, LedgerEntry, StopDecision, StopView
+from leadhand.models.views.guards import GuardView, StopDecision, StopView
+from leadhand.models.views.result import LedgerEntry
 from tests.engine.world import World
 
 AGENT = Guarded("agent-1")

@@ -11,7 +11,7 @@ from app.errors import LabelTaken, QuotaPassed
 from app.operations.guards import IDLE_S, OPEN_INSIDE, Guarded
 from app.security.api_tokens import Owner
 from leadhand.models.guards import AgentEvent
-from leadhand.models.views import Quotas
+from leadhand.models.views.tokens import Quotas
 from tests.engine.driving import Bench
 from tests.engine.guards.stops import (
     AGENT,

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from app.operations.outbox import keep
-from leadhand.models.views import ExportView
+from leadhand.models.views.result import ExportView
 from tests.engine.driving import Bench
 from tests.engine.plans.plan_world import PlanWorld
 from tests.engine.world import World

@@ -14,7 +14,7 @@ from app.domain.outcomes import Outcome
 from app.domain.plan_errors import PlanRefused
 from app.domain.reasons import Reason, ReasonCode
 from app.domain.records import Grant
-from leadhand.models.views import LedgerEntry
+from leadhand.models.views.result import LedgerEntry
 from tests.engine.driving import Bench
 from tests.engine.plans.plan_world import CHECK, PlanWorld
 from tests.engine.test_fsck import audit

@@ -7,7 +7,7 @@ import pytest
 from app.domain.outcomes import Outcome
 from app.errors import ControlRefused
 from app.security.step_tokens import Caller
-from leadhand.models.views import RoleView
+from leadhand.models.views.session import RoleView
 from tests.engine.plans.plan_world import PlanWorld
 from tests.engine.plans.test_plan_replans import Replanning
 from tests.engine.world import World

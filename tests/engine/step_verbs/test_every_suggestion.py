@@ -16,7 +16,7 @@ from app.domain.reasons import ReasonCode
 from app.operations.attempts import Work
 from app.queries.suggestions import Why
 from leadhand.models.documents import LoopDocument, WorkflowDocument
-from leadhand.models.views import SuggestedAction
+from leadhand.models.views.explain import SuggestedAction
 from tests.engine.driving import Bench
 from tests.engine.graphs.graph_world import GraphWorld
 from tests.engine.step_verbs.test_suggestions import (

@@ -21,7 +21,7 @@ from app.operations.step_verbs.fork import Wish
 from leadhand.cli import cli
 from leadhand.graphs.references import as_text
 from leadhand.models.documents import Budget
-from leadhand.models.views import SuggestedAction
+from leadhand.models.views.explain import SuggestedAction
 from tests.engine.children.test_children import family
 from tests.engine.driving import Bench
 from tests.engine.graphs.graph_world import GraphWorld

@@ -10,7 +10,7 @@ from app.domain.ids import SessionRef
 from app.domain.outcomes import CheckRun, Outcome, Usage
 from app.operations.submit import About
 from app.store.store import connect
-from leadhand.models.views import StatisticsView
+from leadhand.models.views.statistics import StatisticsView
 from tests.engine.world import LOOP, World
 
 DAY_MS = 86_400_000

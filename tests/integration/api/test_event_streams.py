@@ -13,7 +13,7 @@ import httpx2
 import pytest
 
 from leadhand.client.client import Client
-from leadhand.models.views import SessionView
+from leadhand.models.views.session import SessionView
 from tests.http_world import (
     FEW_STREAMS,
     FEW_THREADS,

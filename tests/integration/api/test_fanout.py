@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from api.events import EventStream
 from api.fanout import Fanout, StreamCut, Subscription
 from app.engine import Engine
-from leadhand.models.views import Event
+from leadhand.models.views.step import Event
 from tests.session_driving import add_event, add_events, end, ref_of
 from tests.silent_engine import loop, silent_engine
 from tests.waiting import wait_until

@@ -23,7 +23,7 @@ from app.settings import Settings
 from leadhand.contract.operations import OPERATIONS
 from leadhand.models.documents import Webhook
 from leadhand.models.problems import Kind
-from leadhand.models.views import Quotas
+from leadhand.models.views.tokens import Quotas
 from tests.session_driving import add_event, claim, ref_of, settle
 from tests.silent_engine import OPERATOR, SECRET, loop, silent_engine
 

@@ -14,7 +14,7 @@ from api.responses import session_answer
 from app.engine import Engine
 from app.settings import Settings
 from leadhand.models.problems import Kind
-from leadhand.models.views import BudgetLine
+from leadhand.models.views.session import BudgetLine
 from tests.session_driving import (
     add_worker,
     all_events,

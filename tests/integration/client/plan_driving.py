@@ -13,7 +13,7 @@ from app.domain.outcomes import Outcome
 from app.domain.records import Grant
 from leadhand.contract.sessions import SessionFilter
 from leadhand.models.plans import PlannedTask
-from leadhand.models.views import PlanView, TaskView
+from leadhand.models.views.plan import PlanView, TaskView
 from tests.http_world import Served
 from tests.waiting import wait_until
 from workers.attempt.park import park

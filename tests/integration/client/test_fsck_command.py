@@ -14,7 +14,7 @@ from leadhand.cli.commands.administration import fsck as module
 from leadhand.cli.commands.administration.fsck import fsck_lines
 from leadhand.cli.entrypoint import run
 from leadhand.client.client import Client
-from leadhand.models.views import Finding, FsckView
+from leadhand.models.views.audit import Finding, FsckView
 from tests.integration.api.test_api_process import LOOP, TOKEN, running
 
 

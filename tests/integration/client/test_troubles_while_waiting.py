@@ -13,7 +13,7 @@ import pytest
 from app.domain.program import SCHEMA_VERSION
 from leadhand.client.client import AsyncClient, Client
 from leadhand.client.waiting import IN_EVENTS, TroubleReport, reporting_troubles
-from leadhand.models.views import ExplainView, Wait
+from leadhand.models.views.explain import ExplainView, Wait
 from leadhand.run import wait_for_session
 from tests.http_world import LOOP, TOKEN, Served, served
 from tests.session_driving import add_worker, claim, end, expire_worker, settle

@@ -14,7 +14,8 @@ from app.operations.outbox import keep
 from app.settings import Settings
 from app.sweep import sweep
 from leadhand.models.etags import etag, parse_etag
-from leadhand.models.views import ExportView, SessionView
+from leadhand.models.views.result import ExportView
+from leadhand.models.views.session import SessionView
 from tests.silent_engine import loop, silent_engine
 
 HOUR = 3_600_000

@@ -21,7 +21,7 @@ from app.settings import Settings
 from leadhand.cli.finding import Finding
 from leadhand.cli.health_checks import _store
 from leadhand.local.ports import free_port
-from leadhand.models.views import StoreView
+from leadhand.models.views.fleet import StoreView
 from tasks.bootstrap import examine, make_engine
 from tasks.celery_app import make_celery
 from tasks.probing import Examiner

@@ -11,7 +11,8 @@ import pytest
 from app.domain.program import Program
 from app.engine import Engine
 from leadhand.client.client import Client
-from leadhand.models.views import ExportView, SessionView
+from leadhand.models.views.result import ExportView
+from leadhand.models.views.session import SessionView
 from tests.integration.api.test_api_process import LOOP, TOKEN, running
 from tests.silent_engine import loop, silent_engine
 

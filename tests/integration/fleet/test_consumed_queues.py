@@ -12,8 +12,8 @@ import pytest
 
 from leadhand.cli.health_checks import _workers
 from leadhand.cli.render.fleet_text import worker_lines
-from leadhand.models.views import WorkerView
-from leadhand.models.views import WorkerView as ClientsView
+from leadhand.models.views.fleet import WorkerView
+from leadhand.models.views.fleet import WorkerView as ClientsView
 from tests.fleet import Fleet
 from tests.waiting import wait_until
 

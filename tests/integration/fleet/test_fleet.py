@@ -14,7 +14,7 @@ import pytest
 from redis import Redis
 
 from app.security.step_tokens import verify
-from leadhand.models.views import LedgerEntry
+from leadhand.models.views.result import LedgerEntry
 from tests.fleet import Fleet
 from tests.processes import kill, runs, words
 from tests.waiting import wait_until

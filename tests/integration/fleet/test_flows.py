@@ -14,7 +14,7 @@ import pytest
 from app.domain.ids import SessionRef
 from app.errors import AnswerUnwanted
 from leadhand.flows.documents import FlowRun
-from leadhand.models.views import ResultView
+from leadhand.models.views.result import ResultView
 from tests.fleet import Fleet
 from tests.flows import ask, llm, loop
 from tests.waiting import wait_until

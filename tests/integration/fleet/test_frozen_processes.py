@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from leadhand.models.documents import LoopDocument
-from leadhand.models.views import Running
+from leadhand.models.views.fleet import Running
 from tests.fleet import Fleet
 from tests.processes import runs, words
 from tests.waiting import wait_until

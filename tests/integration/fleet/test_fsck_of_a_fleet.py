@@ -10,7 +10,7 @@ import pytest
 from kombu import pools
 
 from app.operations.submit import About
-from leadhand.models.views import Finding
+from leadhand.models.views.audit import Finding
 from tests.engine.world import LOOP
 from tests.fleet import RUNS, Fleet
 

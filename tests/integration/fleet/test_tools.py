@@ -15,7 +15,7 @@ import pytest
 
 from app.errors import InvalidDocument
 from leadhand.graphs.documents import GraphDocument
-from leadhand.models.views import ToolHere
+from leadhand.models.views.fleet import ToolHere
 from tests.fleet import Fleet
 from tests.flows import flow, loop
 from tests.waiting import wait_until

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from api.dashboard.panels.step_buttons import suggested
 from leadhand.cli.commands.explain import explanation
-from leadhand.models.views import ExplainView, SuggestedAction
+from leadhand.models.views.explain import ExplainView, SuggestedAction
 
 RETRY = SuggestedAction(
     verb="retry", session="1a2b3c4d", address="a", why="it runs again",

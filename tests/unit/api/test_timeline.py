@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from api.dashboard.panels.timeline import SQUEEZED, WIDTH, timeline
-from leadhand.models.views import StepView
+from leadhand.models.views.step import StepView
 
 
 def step(address: str, start: float | None, end: float | None = None) -> StepView:

@@ -12,7 +12,7 @@ from app.errors import InvalidDocument
 from app.fleet.admission import admit
 from app.settings import Settings
 from leadhand.models.documents import LoopDocument
-from leadhand.models.views import WorkerView
+from leadhand.models.views.fleet import WorkerView
 
 HOST = socket.gethostname()
 SETTINGS = Settings(place="here")

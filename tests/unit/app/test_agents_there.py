@@ -13,7 +13,7 @@ from app.fleet.placement import other_home
 from app.settings import Settings
 from leadhand.flows.documents import FlowDocument
 from leadhand.models.documents import LoopDocument, WorkflowDocument
-from leadhand.models.views import AgentHere, AgentsFault, WorkerView
+from leadhand.models.views.fleet import AgentHere, AgentsFault, WorkerView
 from tests.flows import flow, llm, loop
 
 NO_KEY = "the variable MODEL_KEY is not set; set it in the worker's environment"

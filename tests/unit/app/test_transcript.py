@@ -12,8 +12,8 @@ from app.domain.program import Action, Step
 from app.domain.reasons import Reason, ReasonCode
 from app.history.transcript import TEXT, as_markdown, question_of, records_of
 from leadhand.cli.commands.transcript import _shown
-from leadhand.models.views import TranscriptEntry
-from leadhand.models.views import TranscriptEntry as Entry
+from leadhand.models.views.step import TranscriptEntry
+from leadhand.models.views.step import TranscriptEntry as Entry
 from workers.prompts.build import retry_prompt
 
 ADDRESS = "outer~1[2]/inner~1[3]/ask"

@@ -18,7 +18,7 @@ from leadhand.cli.render.output_text import attempt_lines
 from leadhand.cli.render.progress import Picture, apply_event
 from leadhand.cli.render.terminal import EscapingStream
 from leadhand.models.text import without_ansi
-from leadhand.models.views import Event, OutputPart, OutputView, TranscriptEntry
+from leadhand.models.views.step import Event, OutputPart, OutputView, TranscriptEntry
 from tests.scripted_api import AT
 from workers.task.live_redaction import LineRedactor
 

@@ -19,7 +19,8 @@ from leadhand import AsyncClient, Client
 from leadhand.client.calls import Reach
 from leadhand.client.driving import Pause, Script, drive, drive_async
 from leadhand.errors import SessionUnknown
-from leadhand.models.views import ResultView, SessionView
+from leadhand.models.views.result import ResultView
+from leadhand.models.views.session import SessionView
 
 REACH = Reach("http://127.0.0.1:9", "")
 #: Runs a script, each step of which is a function that is called, in one of the two ways.

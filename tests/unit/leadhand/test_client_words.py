@@ -15,16 +15,10 @@ from leadhand.cli.render.session_text import session_lines
 from leadhand.client.calls import Patience
 from leadhand.errors import LeadhandError, SettingInvalid, error_for
 from leadhand.models.problems import Kind, Problem
-from leadhand.models.views import (
-    DiffView,
-    LedgerEntry,
-    NoDiffs,
-    NoDiffsWhy,
-    PhaseView,
-    ResultView,
-    SessionView,
-)
 from leadhand.models.views.batch import BatchItemView
+from leadhand.models.views.result import LedgerEntry, PhaseView, ResultView
+from leadhand.models.views.session import SessionView
+from leadhand.models.views.step import DiffView, NoDiffs, NoDiffsWhy
 from leadhand.results import LoopResult, PhaseResult, phase_results
 from leadhand.settings import ClientSettings
 

@@ -14,7 +14,8 @@ from leadhand.cli.connect import tell
 from leadhand.cli.entrypoint import run
 from leadhand.cli.render.live import LiveScreen
 from leadhand.models.text import without_ansi
-from leadhand.models.views import Event, Progress, SessionView
+from leadhand.models.views.session import Progress, SessionView
+from leadhand.models.views.step import Event
 from tests.scripted_api import AT, TOKEN, Script, scripted_api
 
 HEAD = "session 00000000: my label (Write the parser)"

@@ -21,7 +21,7 @@ from leadhand.cli.health_checks import (
 )
 from leadhand.client.client import Client
 from leadhand.local.state_dir import prepare
-from leadhand.models.views import AgentsFault, AgentView, WorkerView
+from leadhand.models.views.fleet import AgentsFault, AgentView, WorkerView
 from leadhand.settings import ClientSettings
 from tests.scripted_api import TOKEN, scripted_api
 

@@ -6,7 +6,7 @@ import pytest
 
 from leadhand.cli.render.live_text import plan_news, sentence
 from leadhand.cli.render.progress import Picture
-from leadhand.models.views import Event
+from leadhand.models.views.step import Event
 
 
 def event(what: object, *tasks: object, **more: object) -> Event:

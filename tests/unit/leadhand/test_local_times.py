@@ -12,7 +12,9 @@ from leadhand.cli.commands.explain import explanation
 from leadhand.cli.commands.inbox import message_lines
 from leadhand.cli.connect import tell
 from leadhand.cli.render.times import with_local_times
-from leadhand.models.views import Cause, ExplainView, InboxMessage, Quotas, Spent, TokenView, Wait
+from leadhand.models.views.explain import Cause, ExplainView, Wait
+from leadhand.models.views.inbox import InboxMessage
+from leadhand.models.views.tokens import Quotas, Spent, TokenView
 
 AT = "2026-11-22T17:58:30.500+00:00"
 HERE = "2026-11-22 23:28:30"

@@ -11,7 +11,8 @@ from pydantic import JsonValue
 from leadhand.cli.render.live import PlainScreen
 from leadhand.cli.render.live_text import screen, sentence
 from leadhand.cli.render.progress import Picture, apply_event
-from leadhand.models.views import Event, SessionView
+from leadhand.models.views.session import SessionView
+from leadhand.models.views.step import Event
 
 RUN = [
     ("session.created", None, {"status": "active"}),

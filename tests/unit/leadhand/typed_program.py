@@ -7,7 +7,11 @@ from collections.abc import AsyncIterator, Coroutine, Iterator
 from typing import Any, assert_type
 
 from leadhand import AsyncClient, Client, SessionsWanted
-from leadhand.models.views import Event, LockGrant, Page, ResultView, SessionView
+from leadhand.models.views.result import ResultView
+from leadhand.models.views.session import SessionView
+from leadhand.models.views.shared import LockGrant
+from leadhand.models.views.step import Event
+from leadhand.models.views.view import Page
 
 
 def blocking(client: Client, grant: LockGrant) -> None:

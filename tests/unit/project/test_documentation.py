@@ -16,7 +16,7 @@ from leadhand.flows.faults import all_faults
 from leadhand.graphs.documents import GraphDocument
 from leadhand.models.documents import LoopDocument, WorkflowDocument
 from leadhand.models.plans import PlanDocument
-from leadhand.models.views import Event
+from leadhand.models.views.step import Event
 from tests.documentation import DIRECTIVES, EXECUTED, PAGES, ROOT, SHOWN, Block, blocks, parsed
 
 ALL = [block for page in PAGES for block in blocks(page)]

@@ -14,7 +14,7 @@ from app.fleet.tools import ToolsThere
 from leadhand.functions.arguments import ArgumentsRefused, typed_arguments
 from leadhand.graphs.documents import GraphDocument
 from leadhand.models.tool_values import convert, misfit, misfits
-from leadhand.models.views import ToolHere, ToolParameter, WorkerView
+from leadhand.models.views.fleet import ToolHere, ToolParameter, WorkerView
 from workers.registry.tool_schema import _LISTS, _OBJECTS, Function, input_schema
 
 HINTS = [

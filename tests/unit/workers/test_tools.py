@@ -26,7 +26,7 @@ from app.settings import Settings
 from leadhand.cli.commands.tools import tool_lines
 from leadhand.flows.documents import FlowDocument
 from leadhand.functions.modules import TAKEN
-from leadhand.models.views import ToolHere, ToolView, WorkerView
+from leadhand.models.views.fleet import ToolHere, ToolView, WorkerView
 from tests.flows import flow
 from workers.attempt.actions import BodyTask, run_body
 from workers.processes.warm_pool import Warm

@@ -11,7 +11,7 @@ from app.fleet.programs import why_no_program
 from app.truncate import cut
 from leadhand.models.tool_names import TOOLS_FILE
 from leadhand.models.tool_schemas import parameters_of
-from leadhand.models.views import ToolHere
+from leadhand.models.views.fleet import ToolHere
 from workers.processes import environment
 from workers.registry.declared.book import ToolBook
 from workers.registry.declared.entry import DeclaredTool, missing_variable

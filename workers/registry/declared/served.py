@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 from app.truncate import cut
 from leadhand.file_stamp import Stamp, stamp_of
 from leadhand.models.tool_schemas import parameters_of
-from leadhand.models.views import ToolHere
+from leadhand.models.views.fleet import ToolHere
 from workers.registry.declared.entry import McpServer
 
 log = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from leadhand.models.text import plain
 
 if TYPE_CHECKING:
     from leadhand.client.client import Client
-    from leadhand.models.views import FolderFindings, FsckView
+    from leadhand.models.views.audit import FolderFindings, FsckView
 
 #: How many findings of one kind are shown.
 _SHOWN = 20
@@ -59,7 +59,7 @@ def _audit_folders(client: Client, *, repair: bool) -> Iterator[FolderFindings]:
     from pydantic import ValidationError
 
     from leadhand.errors import LeadhandError
-    from leadhand.models.views import Finding, FolderFindings
+    from leadhand.models.views.audit import Finding, FolderFindings
 
     for one in client.audit_worktrees(repair=repair).items:
         why = f"no worker at {one.place} did so within {_PATIENCE_S:.0f} s"

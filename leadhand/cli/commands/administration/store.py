@@ -11,7 +11,7 @@ from leadhand.cli.render.tables import echo_json
 from leadhand.models.text import plain
 
 if TYPE_CHECKING:
-    from leadhand.models.views import StoreView
+    from leadhand.models.views.fleet import StoreView
 
 _AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print exactly one JSON object.")
 

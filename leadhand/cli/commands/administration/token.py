@@ -13,7 +13,7 @@ from leadhand.cli.render.tables import echo_json, table
 from leadhand.cli.render.times import clock_time
 
 if TYPE_CHECKING:
-    from leadhand.models.views import TokenView
+    from leadhand.models.views.tokens import TokenView
 
 EVENTS = ("ended", "failed", "waiting", "reported", "proposed", "task_failed")
 SCOPES = ("read", "submit", "control", "exec:free", "admin")
@@ -111,7 +111,7 @@ def create(
     leadhand token create ci --scope read --scope submit > token
     """
     from leadhand.cli.connect import open_client, tell
-    from leadhand.models.views import Quotas
+    from leadhand.models.views.tokens import Quotas
 
     given = Quotas(**quotas) if any(value is not None for value in quotas.values()) else None
     hook = _webhook(webhook, events, secret)

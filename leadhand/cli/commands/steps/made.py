@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from leadhand.models.views import SessionView
+    from leadhand.models.views.session import SessionView
 
 
 def show_made(view: SessionView, how: str, *, as_json: bool) -> None:

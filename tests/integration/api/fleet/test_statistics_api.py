@@ -12,7 +12,7 @@ from api import create_app
 from app.engine import Engine
 from app.settings import Settings
 from leadhand.cli.render.statistics_text import statistics_lines
-from leadhand.models.views import StatisticsView
+from leadhand.models.views.statistics import StatisticsView
 from tests.session_driving import run_iteration
 from tests.silent_engine import loop, silent_engine
 

@@ -9,7 +9,7 @@ from flask.testing import FlaskClient
 from app.domain.ids import SessionRef
 from app.engine import Engine
 from app.security.api_tokens import EVERYTHING
-from leadhand.models.views import NewToken, Quotas
+from leadhand.models.views.tokens import NewToken, Quotas
 from workers.attempt.attempt import Attempts
 from workers.attempt.heartbeat import Heartbeats
 from workers.registry.agents import AgentBook

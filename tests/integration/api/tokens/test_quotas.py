@@ -16,7 +16,7 @@ from app.errors import QuotaPassed
 from app.operations.submit import About
 from app.security.api_tokens import DAY_MS, EVERYTHING
 from app.settings import Settings
-from leadhand.models.views import NewToken, Quotas
+from leadhand.models.views.tokens import NewToken, Quotas
 from tests.integration.api.tokens.driving import (
     DO,
     LOOP,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from app.domain.guards.decisions import GuardState, begin_prompt, decide, decide_early, reset
 from leadhand.models.guards import MAX_GATES, GateResult, StopReport
-from leadhand.models.views import StopDecision
+from leadhand.models.views.guards import StopDecision
 
 
 class Agent:

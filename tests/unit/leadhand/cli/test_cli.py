@@ -14,7 +14,7 @@ from leadhand.cli.exit_codes import worst
 from leadhand.cli.render.result_text import flow_summary
 from leadhand.local import connect
 from leadhand.local.errors import StackNotStarted
-from leadhand.models.views import ResultView
+from leadhand.models.views.result import ResultView
 from tests.scripted_api import Script
 from tests.unit.leadhand.cli.conftest import HISTORY, Leadhand
 

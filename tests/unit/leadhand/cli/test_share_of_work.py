@@ -5,7 +5,8 @@ from __future__ import annotations
 from leadhand.cli.render.live_text import screen, sentence
 from leadhand.cli.render.progress import Picture, apply_event
 from leadhand.cli.render.session_text import session_lines
-from leadhand.models.views import Event, Progress, SessionView
+from leadhand.models.views.session import Progress, SessionView
+from leadhand.models.views.step import Event
 
 SETTLED = Event.model_validate({
     "id": "1-0", "at_ms": 66_000, "type": "step.settled", "address": "fetch",

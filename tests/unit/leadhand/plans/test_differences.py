@@ -18,7 +18,7 @@ from leadhand.models.plans import (
     PlanOperation,
     RetryTask,
 )
-from leadhand.models.views import PlanView, TaskView
+from leadhand.models.views.plan import PlanView, TaskView
 
 IDS = [f"t{number}" for number in range(8)]
 

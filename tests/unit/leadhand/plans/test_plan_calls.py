@@ -14,7 +14,7 @@ from leadhand.client.plans import Plans, shows
 from leadhand.errors import PlanRefused, RequestInvalid, TaskUnknown
 from leadhand.models.plans import AddTask, ChangeTask, PlanEdit, PlannedTask
 from leadhand.models.problems import MEDIA_TYPE, Kind, Problem
-from leadhand.models.views import PlanView, ProposalView, TaskView
+from leadhand.models.views.plan import PlanView, ProposalView, TaskView
 
 S = "1a2b3c4d"
 #: Operations of no client return their scripts.

@@ -18,7 +18,7 @@ from leadhand.cli.plans.tasks_file import (
     read_tasks,
 )
 from leadhand.models.toml_file import TomlUnreadable
-from leadhand.models.views import PlanView, TaskView
+from leadhand.models.views.plan import PlanView, TaskView
 
 #: Texts as a plan may hold them; documents strip white space around them.
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=60).map(str.strip)

@@ -11,7 +11,7 @@ from app.compiler.requirements import ToolNeed
 from app.fleet.tools import ToolsThere
 from app.queries.value_origins import fails_again
 from leadhand.models.tool_names import check_tool_name
-from leadhand.models.views import ToolHere, WorkerView
+from leadhand.models.views.fleet import ToolHere, WorkerView
 from tests.unit.workers.declared.tool_world import ToolWorld, why
 from workers.registry.declared.book import ToolFiles
 from workers.registry.declared.entry import DeclaredTool

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from app.domain.outcomes import Outcome
-from leadhand.models.views import ToolHere
+from leadhand.models.views.fleet import ToolHere
 from tests.unit.workers.declared.tool_world import ToolWorld
 from tests.waiting import wait_until
 from workers.registry.declared.book import ToolFiles
