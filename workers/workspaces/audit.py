@@ -118,7 +118,8 @@ class FolderAudit:
     def _recorded(self, git: Git, path: Path, record: Record, *, exists: bool) -> None:
         status = self._known.statuses.get(record.session)
         if not exists:
-            if record.ready or status is None or status in OVER:
+            # Without `ready` it was never made: its session ended first, and nothing is lost.
+            if record.ready or status is None:
                 self._gone(git, path, record, status)
         elif self._is_orphan(record):
             what = f"{path} is of session {record.session}, which was deleted"

@@ -92,6 +92,16 @@ def test_folder_that_a_session_at_work_has_lost_is_named_only(audited: Audited) 
     assert record_file(audited.path).exists()
 
 
+@pytest.mark.parametrize(("status", "kinds"), [("aborted", []), (None, ["worktree_gone"])])
+def test_folder_that_was_never_made_is_a_finding_only_once_its_session_is_deleted(
+    audited: Audited, status: str | None, kinds: list[str]
+) -> None:
+    audited.status, audited.stored = status, False
+    shutil.rmtree(audited.path)
+    write_record(audited.path, audited.record.model_copy(update={"ready": False}))
+    assert [one.kind for one in audited.run().items] == kinds
+
+
 def test_folder_without_a_record_gets_it_again_from_the_store(audited: Audited) -> None:
     before = read_record(audited.path)
     assert before is not None
