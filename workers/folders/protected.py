@@ -61,6 +61,10 @@ class TooManyFiles(Exception):
     """The patterns have more files than are recorded."""
 
 
+class _Cancelled(Exception):
+    """The search for files has ended before it had found all of them."""
+
+
 class NotCompared(Exception):
     """The protected files cannot be read, also not later; the text says why."""
 
@@ -160,6 +164,8 @@ class ProtectedFolder(NamedTuple):
             return failed_outcome(ReasonCode.FAILED_STEP, why)
         try:
             before, note = self._begin(given, recorded)
+        except _Cancelled:
+            return failed_outcome(ReasonCode.CANCELLED, "the step was cancelled")
         except (NotCompared, OSError) as error:
             return _not_compared(Outcome(word="succeeded"), address, error)
         outcome = body(self.cancel)
@@ -171,15 +177,24 @@ class ProtectedFolder(NamedTuple):
         return outcome.model_copy(update={"warning": "\n".join(warnings) or None})
 
     def _find(self, patterns: Sequence[Protected]) -> Digests:
-        """Find the files; try it again if they cannot be read. Raises NotCompared."""
+        """Find all files; try it again if they cannot be read. Raises NotCompared and _Cancelled.
+
+        What a cancelled search has not found counts as deleted by nobody.
+        """
         for pause_s in (*AGAIN_S, None):
             try:
-                return find(self.folder, patterns, self.cancel)
+                found = find(self.folder, patterns, self.cancel)
             except OSError as error:
-                if pause_s is None or self.cancel.wait(pause_s):
+                if pause_s is None:
                     raise NotCompared(str(error)) from None
+                self.cancel.wait(pause_s)
             except TooManyFiles as error:
                 raise NotCompared(str(error)) from None
+            else:
+                if not self.cancel.is_set():
+                    return found
+            if self.cancel.is_set():
+                raise _Cancelled
         raise AssertionError
 
     def _begin(self, given: Protection, recorded: Recorded) -> tuple[Digests, str]:
@@ -209,10 +224,10 @@ class ProtectedFolder(NamedTuple):
     ) -> Outcome:
         try:
             after = self._find(given.patterns)
+        except _Cancelled:
+            return failed_outcome(ReasonCode.CANCELLED, "the doer was cancelled")
         except NotCompared as error:
             return _not_compared(outcome, address, error)
-        if self.cancel.is_set():
-            return failed_outcome(ReasonCode.CANCELLED, "the doer was cancelled")
         changes = compare(before, after, given.patterns)
         self._write_left(changes, after)
         if not changes or given.asks:
@@ -229,10 +244,10 @@ class ProtectedFolder(NamedTuple):
         before = _overlay(_unpack(recorded.digests), taken)
         try:
             after = self._find(given.patterns)
+        except _Cancelled:
+            return failed_outcome(ReasonCode.CANCELLED, "the step was cancelled")
         except NotCompared as error:
             return _not_compared(Outcome(word="succeeded"), address, error)
-        if self.cancel.is_set():
-            return failed_outcome(ReasonCode.CANCELLED, "the step was cancelled")
         changes = compare(before, after, given.patterns)
         now = {name: after.get(name) for name in changes}
         if not changes:

@@ -307,6 +307,24 @@ def test_change_of_a_doer_that_was_stopped_is_told_from_a_persons(tmp_path: Path
     assert outcome.warning.endswith("changed them meanwhile: by_person")
 
 
+def test_stop_while_the_files_are_searched_takes_none_for_deleted(tmp_path: Path) -> None:
+    folder, taken = tmp_path / "work", list[str]()
+    folder.mkdir()
+    (folder / "test_a.py").write_text("first")
+    records = Records(
+        folder, lambda _: Taken("", "compare"), lambda _, packed: taken.append(packed)
+    )
+    files = ProtectedFolder(records, tmp_path / "shelf", threading.Event())
+    patterns = (Protected(pattern="test_*"),)
+    given = Protection(
+        patterns=patterns, before=files.record(patterns, "protect").model_dump(mode="json")
+    )
+    files.cancel.set()
+    outcome = files.guard(given, "do", lambda _: pytest.fail("the doer has started"))
+    assert outcome.reason is not None
+    assert (outcome.reason.code, taken) == (ReasonCode.CANCELLED, [])
+
+
 def test_retry_of_the_step_before_the_loop_accepts_the_files(
     sessions: Sessions, repo: Path
 ) -> None:
