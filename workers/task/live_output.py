@@ -11,7 +11,7 @@ from operator import itemgetter
 from typing import Literal, NamedTuple
 
 from workers.task.excerpt import redacted_start
-from workers.task.live_redaction import LineRedactor
+from workers.task.live_redaction import LineRedactor, shortened
 
 #: stdout and stderr of a process, or `agent`: texts and tool calls parsed from an agent's output.
 Stream = Literal["stdout", "stderr", "agent"]
@@ -20,8 +20,6 @@ Stream = Literal["stdout", "stderr", "agent"]
 WAITING_BYTES = 24 * 1024
 #: Bytes of one publication.
 CHUNK_BYTES = 8 * 1024
-
-_BEGIN, _END = b"-----BEGIN ", b"-----END "
 
 
 class Part(NamedTuple):
@@ -40,16 +38,12 @@ class _Loss:
 
     def __init__(self) -> None:
         self.bytes = 0
-        self.key_open: bool | None = None
-        self._edge = b""
+        #: Shortened.
+        self.text = ""
 
     def add(self, chunk: bytes) -> None:
         self.bytes += len(chunk)
-        seen = self._edge + chunk
-        begin, end = seen.rfind(_BEGIN), seen.rfind(_END)
-        if begin >= 0 or end >= 0:
-            self.key_open = begin > end
-        self._edge = seen[-len(_BEGIN) :]
+        self.text = shortened(self.text + chunk.decode("latin-1"))
 
 
 class LiveOutput:
@@ -104,7 +98,7 @@ class LiveOutput:
             waiting, self._waiting, self._size = self._waiting, deque(), 0
             lost, self._lost = self._lost, {}
         for stream, loss in lost.items():
-            dropped = loss.bytes + self._redactor(stream).lose(key_open=loss.key_open)
+            dropped = loss.bytes + self._redactor(stream).lose(loss.text)
             self._unsent[stream] = self._unsent.get(stream, 0) + dropped
         texts = [(s, self._redactor(s).feed(chunk, now=now)) for s, chunk in _neighbours(waiting)]
         for stream, redactor in self._redactors.items():

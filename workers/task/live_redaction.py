@@ -27,8 +27,16 @@ CUTS = 4
 #: Characters of one line that are searched for a place to cut; a longer one is left out.
 LINE_LIMIT = 16 * 1024
 
-#: The end of a key's first or last line, whose beginning was dropped.
-_KEY_NAMED = re.compile(r"PRIVATE KEY(?: BLOCK)?-----\s*$")
+#: The first or the last line of a key, and more characters than one has.
+_KEY_LINE = re.compile(f"{KEY_BEGINS.pattern}|{KEY_ENDS.pattern}")
+_EDGE = 128
+
+
+def shortened(text: str) -> str:
+    """Shortens text that is left out to what says whether a key is open after it."""
+    if len(text) <= 4 * _EDGE:
+        return text
+    return "\n".join([text[:_EDGE], *_KEY_LINE.findall(text)[-1:], text[-_EDGE:]])
 
 
 class LineRedactor:
@@ -44,6 +52,8 @@ class LineRedactor:
         self._since = 0.0
         self._in_key = False
         self._skips_line = False
+        #: What is left out of the line that is skipped, shortened.
+        self._left_out = ""
         self._skipped = 0
 
     def feed(self, chunk: bytes, *, now: float, final: bool = False) -> str:
@@ -64,18 +74,15 @@ class LineRedactor:
             self._since = now
         return published
 
-    def lose(self, *, key_open: bool | None) -> int:
+    def lose(self, lost: str) -> int:
         """Record a gap in the output; drop the waiting text, return its length, and skip the line.
 
-        `key_open`: whether a private key began in them (True), ended (False), or neither (None).
-        Returns how many characters that waited are dropped with them.
+        `lost`: the text of the gap, `shortened`.
         """
         waited = len(self._text)
+        self._leave_out(self._text + lost)
         self._text = ""
         self._decoder.reset()
-        self._skips_line = True
-        if key_open is not None:
-            self._in_key = key_open
         return waited
 
     def take_skipped(self) -> int:
@@ -87,11 +94,16 @@ class LineRedactor:
         skipped, end, rest = self._text.partition("\n")
         self._text = rest
         self._skipped += len(skipped) + len(end)
-        self._skips_line = not end
-        if KEY_ENDS.search(skipped):
-            self._in_key = False
-        elif _KEY_NAMED.search(skipped):
-            self._in_key = not self._in_key
+        self._leave_out(skipped)
+        if end:
+            self._skips_line, self._left_out = False, ""
+
+    def _leave_out(self, text: str) -> None:
+        """Skip the line that text ends which is not published; a key may begin or end in it."""
+        self._skips_line = True
+        self._left_out = shortened(self._left_out + text)
+        if lines := _KEY_LINE.findall(self._left_out):
+            self._in_key = KEY_BEGINS.match(lines[-1]) is not None
 
     def _whole_lines(self, *, final: bool) -> str:
         end = len(self._text) if final else self._text.rfind("\n") + 1
@@ -137,6 +149,6 @@ class LineRedactor:
         if len(self._text) <= LINE_LIMIT:
             return ""
         left_out = len(self._text)
+        self._leave_out(self._text)
         self._text = ""
-        self._skips_line = True
         return f"[{left_out} characters of one line left out]\n"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from workers.task.live_output import CHUNK_BYTES, WAITING_BYTES, LiveOutput, Part
 
 
@@ -68,8 +70,11 @@ def test_the_end_completes_an_unfinished_line() -> None:
     assert text_of(output.take(0.0)) == "no newline"
 
 
-def test_a_key_whose_beginning_was_dropped_is_not_shown() -> None:
+@pytest.mark.parametrize("dropped", [11, 20, 31, 5_000])
+def test_a_key_whose_beginning_was_dropped_is_not_shown(dropped: int) -> None:
     output = LiveOutput()
-    output.write("stdout", b"-----BEGIN PRIVATE KEY-----\n" + b"MIIEowIBAAKCAQEAx1c2Vj\n" * 2_000)
-    output.write("stdout", b"-----END PRIVATE KEY-----\ndone\n")
+    first, last = b"-----BEGIN RSA PRIVATE KEY-----\n", b"-----END RSA PRIVATE KEY-----\ndone\n"
+    size = WAITING_BYTES + dropped - len(first) - len(last)
+    output.write("stdout", first + b"MIIEowIBAAKCAQEAx1c2Vj\n" * (size // 23) + b"A" * (size % 23))
+    output.write("stdout", last)
     assert text_of(output.take(0.0)).strip() == "done"

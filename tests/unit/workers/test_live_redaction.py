@@ -122,10 +122,30 @@ def test_a_secret_of_several_lines_is_hidden_line_by_line() -> None:
     assert shown == "[redacted]\n[redacted]\n"
 
 
-def test_a_key_whose_first_line_was_partly_dropped_is_hidden() -> None:
+LAST_LINE = PEM.index("-----END")
+
+
+@pytest.mark.parametrize("first", ["", "a mention of -----BEGIN PRIVATE KEY-----\n"])
+@pytest.mark.parametrize("waits", [0, 5, 40])
+@pytest.mark.parametrize("cut", [0, 9, 11, 20, 31, 32, 400, LAST_LINE + 9, LAST_LINE + 28])
+def test_a_key_is_hidden_wherever_a_gap_in_the_output_ends(
+    first: str, waits: int, cut: int
+) -> None:
+    text = f"{first}{'plain ' * 200}{PEM}after it.\nMIIE no key\n"
+    end = text.index(PEM) + cut
+    begin = len(first) + 600 if waits == 0 else max(len(first), end - 20)
     redactor = LineRedactor()
-    redactor.lose(key_open=None)
-    shown = redactor.feed(PEM[9:].encode() + b"after it.\n", now=0.0)
+    shown = redactor.feed(text[:begin].encode(), now=0.0)
+    redactor.lose(text[begin:end])
+    for piece in (text[end : end + waits], text[end + waits :]):
+        shown += redactor.feed(piece.encode(), now=0.0)
+    shown += redactor.feed(b"", now=0.0, final=True)
+    assert shown.count("MIIE") == 1
+    assert shown.endswith("after it.\nMIIE no key\n")
+
+
+def test_a_key_is_hidden_that_begins_in_a_line_too_long_to_wait_for() -> None:
+    shown = published([b"x" * LINE_LIMIT + PEM[:40].encode(), PEM[40:].encode() + b"after it.\n"])
     assert "MIIE" not in shown
     assert shown.endswith("after it.\n")
 
@@ -160,16 +180,24 @@ def test_half_a_character_waits_for_its_other_half() -> None:
     assert redactor.feed("to \u00e9".encode()[-1:] + b"\n", now=0.0) == "to \u00e9\n"
 
 
-@pytest.mark.parametrize("key_open", [True, False, None])
-def test_after_dropped_bytes_the_rest_of_their_line_is_left_out(*, key_open: bool | None) -> None:
+@pytest.mark.parametrize(
+    ("lost", "is_in_key"),
+    [
+        ("hun", False), (f"{PEM[:60]}hun", True), (f"{PEM}hun", False),
+        ("-----BEGIN CERTIFICATE-----\nhun", False),
+    ],
+)  # fmt: skip
+def test_after_dropped_bytes_the_rest_of_their_line_is_left_out(
+    lost: str, *, is_in_key: bool
+) -> None:
     redactor = LineRedactor(frozenset({SECRET}))
     redactor.feed(b"begun: ", now=0.0)
-    assert redactor.lose(key_open=key_open) == len("begun: ")
+    assert redactor.lose(lost) == len("begun: ")
     text = b"ter2-hunter2\nMIIEowIBAAKC\n-----END PRIVATE KEY-----\nplain text\n"
     shown = redactor.feed(text, now=0.0)
     assert "ter2" not in shown
     assert shown.endswith("plain text\n")
-    assert ("MIIE" in shown) is (key_open is not True)
+    assert ("MIIE" in shown) is not is_in_key
 
 
 @pytest.mark.parametrize("prefix", PREFIXES)
@@ -186,7 +214,7 @@ def test_a_key_with_a_log_prefix_whose_beginning_was_dropped_is_redacted() -> No
     lines = logged(PREFIXES[0])
     redactor = LineRedactor()
     redactor.feed("".join(lines[:1]).encode(), now=0.0)
-    redactor.lose(key_open=True)
+    redactor.lose("".join(lines[1:5]))
     shown = redactor.feed(("\n" + "".join(lines[5:])).encode(), now=0.0, final=True)
     assert "MIIE" not in shown
     assert shown.endswith(lines[-1])
