@@ -44,7 +44,7 @@ from leadhand.flows.file_reading import RESERVED
 
 #: Default number of event streams that one process serves in parallel.
 STREAMS = 48
-#: The modules whose functions serve the operations of the contract.
+#: The modules whose functions serve the operations of the contract: importing them registers these.
 SERVING = (
     artifacts, batch, changes, description, events, fleet, flows, guards, health, inbox, limits,
     plans, sessions, shared, stacks, steps, store, tokens, work, worktrees,

@@ -74,6 +74,8 @@ class Doorkeeper:
         g.by = visitor.name
         if operation is not None:
             self._grant(visitor, operation)
+        elif request.endpoint is not None:
+            raise forbidden("this route is no operation of the API")
         g.visitor = visitor
         g.token_recheck = lambda: self._still(text)
 

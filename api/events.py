@@ -74,7 +74,7 @@ def _stream(engine: Engine, session: str, *, after: str, with_output: bool) -> R
 
 def stream_response(frames: Iterator[str], on_close: Callable[[], object]) -> Response:
     """Returns a response that sends an event stream; no proxy may keep any of it."""
-    response = Response(frames, content_type=EVENT_STREAM)
+    response = Response(frames, mimetype=EVENT_STREAM)
     response.headers["Cache-Control"] = "no-store"
     response.headers["X-Accel-Buffering"] = "no"
     response.call_on_close(on_close)

@@ -14,6 +14,7 @@ from api.json_body import parse_body
 from api.problem_types import invalid, malformed, wrong_media_type
 from api.validation_errors import field_problems
 from app.domain.control import Seen
+from leadhand.contract.bodies import EVENT_ID_FORM, KEY_FORM
 from leadhand.models.etags import parse_etag
 from leadhand.models.problems import FieldProblem
 
@@ -22,8 +23,8 @@ M = TypeVar("M", bound=BaseModel)
 #: Maximum size of a body.
 MAX_BODY_BYTES = 4 * 1024 * 1024
 
-KEY = re.compile(r"[\x20-\x7e]{1,200}")
-EVENT_ID = re.compile(r"[0-9]{1,19}-[0-9]{1,19}")
+_KEY = re.compile(KEY_FORM)
+_EVENT_ID = re.compile(EVENT_ID_FORM)
 
 
 def value() -> JsonValue:
@@ -75,7 +76,7 @@ def seen_session(given: str | None) -> Seen | None:
 def idempotency_key() -> str | None:
     """Returns the header Idempotency-Key; None if absent. Raises Refused if it is malformed."""
     key = request.headers.get("Idempotency-Key")
-    if key is not None and not KEY.fullmatch(key):
+    if key is not None and not _KEY.fullmatch(key):
         raise malformed(
             "the Idempotency-Key cannot be used",
             field="Idempotency-Key",
@@ -87,7 +88,7 @@ def idempotency_key() -> str | None:
 def last_event_id() -> str | None:
     """Returns the header Last-Event-ID; None if absent. Raises Refused if it is no event id."""
     last = request.headers.get("Last-Event-ID")
-    if last is not None and not EVENT_ID.fullmatch(last):
+    if last is not None and not _EVENT_ID.fullmatch(last):
         raise malformed(
             "the Last-Event-ID is not the id of an event",
             field="Last-Event-ID",

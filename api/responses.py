@@ -12,7 +12,6 @@ from leadhand.models.etags import etag, plan_etag
 from leadhand.models.views.plan import PlanView
 from leadhand.models.views.session import SessionView
 
-JSON_LINES = "application/jsonl"
 MARKDOWN = "text/markdown; charset=utf-8"
 
 

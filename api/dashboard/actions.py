@@ -50,7 +50,7 @@ ACTIONS = {
     "retry": Action(sessions.RETRY, "{step} of session {session} runs again."),
     "skip": Action(sessions.SKIP, "{step} of session {session} is skipped."),
     "rename": Action(sessions.ANNOTATE, "Session {session} is renamed.", {"title": ""}),
-    "note": Action(sessions.ANNOTATE, "The note of session {session} is kept.", {"note": ""}),
+    "note": Action(sessions.ANNOTATE, "The note of session {session} is {became}.", {"note": ""}),
     "archive": Action(sessions.ANNOTATE, "Session {session} is archived.", {"archived": True}),
     "restore": Action(sessions.ANNOTATE, "Session {session} is restored.", {"archived": False}),
     "hints": Action(messages.HINT, "The next turn is given the hint."),
@@ -83,7 +83,9 @@ def act(engine: Engine, session: str, verb: str) -> Response:
     action = ACTIONS[verb]
     asked = read_form(action.operation.body, action.fields)
     carry_out(engine, action.operation, Call({"session": session}, None, None), asked)
-    return done(action.says.format(session=session, **asked.model_dump()), session)
+    fields = asked.model_dump()
+    became = "kept" if fields.get("note") else "removed"
+    return done(action.says.format(session=session, became=became, **fields), session)
 
 
 def copy(engine: Engine, session: str, verb: str) -> Response:

@@ -34,7 +34,7 @@ def read_form(model: type[M], fields: Mapping[str, JsonValue] | None = None) -> 
         group, _, key = name.partition(".")
         if group not in model.model_fields or not sent.strip():
             continue
-        text = sent.replace("\r\n", "\n").strip()
+        text = sent.replace("\r\n", "\n")
         value = parse_number(text) if group in _NUMBERS else text
         if key:
             groups.setdefault(group, {})[key] = value

@@ -282,7 +282,8 @@ class _Block:
             inputs={
                 "question": question,
                 **rules_of(step),
-                **({"binds": True} if self.document.cwd is not None else {}),
+                # Beside a step that works, the folder changes while the person thinks.
+                **({"binds": True} if self.document.cwd and not self.is_beside else {}),
             },
         )
         self._add(one, node)

@@ -19,11 +19,10 @@ from app.domain.records import Reply, StepRecord
 from app.errors import AnswerUnwanted, ProgramStale
 from app.history.flow_points import steps_at
 from app.history.transcript import records_of
-from app.operations.attempts import outcome_fields
+from app.operations.attempts import outcome_fields, without_credentials
 from app.operations.registry import Registry
 from app.operations.transitions import Transitions
 from app.queries.sessions import Queries
-from app.redaction import without_keys
 from app.store.store import Store
 from leadhand.models.form_answers import Accepted, fit
 from leadhand.models.forms import FREE_TEXT, AnswerRules, GivenAnswer, parse_rules
@@ -110,7 +109,7 @@ class Answers:
             if not program.has(path_of(address)):
                 raise ProgramStale
             expand, final = expansion(program, address, without_surrogates(outcome))
-            shown = _redact(final)
+            shown = without_credentials(final)
             arguments: dict[str, JsonValue] = {
                 "address": address,
                 "fence": fence,
@@ -291,9 +290,3 @@ def _answered_text(address: str, record: StepRecord) -> str:
     if record.answered_by == DEADLINE:
         return f"step {address!r} is {record.state}: its deadline passed{at}"
     return f"another answer came first: step {address!r} was answered by {record.answered_by}{at}"
-
-
-def _redact(outcome: Outcome) -> Outcome:
-    """The outcome for events and transcript, without credentials; the stored one keeps them."""
-    prompt = None if outcome.prompt is None else without_keys(outcome.prompt)
-    return outcome.model_copy(update={"text": without_keys(outcome.text), "prompt": prompt})

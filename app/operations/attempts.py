@@ -323,7 +323,9 @@ class Attempts:
         stored, text = serialize(apply_policy(policy, one.outcome))
         expand, outcome = expansion(program, grant.address, stored)
         outcome = without_stored_value(outcome)
-        arguments = self._holder(grant) | outcome_fields(outcome)
+        # An answer is stored as it was given; events show no credential in it.
+        shown = outcome if grant.given is None else without_credentials(outcome)
+        arguments = self._holder(grant) | outcome_fields(shown)
         arguments |= {
             "worker": worker,
             "take": list(one.take),
@@ -364,6 +366,7 @@ class Attempts:
         usage: Usage | None = None,
         digest: str | None = None,
         changed: bool = False,
+        worked: str | None = None,
     ) -> Reply:
         """Give an attempt up: its step becomes ready again, and only its usage is counted."""
         arguments = self._holder(grant) | {
@@ -371,6 +374,7 @@ class Attempts:
             "usage": _usage_argument(usage) if usage is not None else None,
             "digest": digest,
             "changed": changed or None,
+            "work": worked,
         }
         answer = self._transitions.run("release", ref, arguments)
         self._transitions.dispatch(ref, answer)
@@ -514,3 +518,9 @@ def _usage_argument(usage: Usage) -> dict[str, JsonValue]:
         "tokens_in": usage.input_tokens,
         "tokens_out": usage.output_tokens,
     }
+
+
+def without_credentials(outcome: Outcome) -> Outcome:
+    """Returns an outcome for events and transcript, without credentials in its text and prompt."""
+    prompt = None if outcome.prompt is None else without_keys(outcome.prompt)
+    return outcome.model_copy(update={"text": without_keys(outcome.text), "prompt": prompt})

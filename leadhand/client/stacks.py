@@ -67,12 +67,12 @@ class Stacks(Operations):
 
         Raises WorkflowUnknown.
         """
-        return reads(WorkflowSession, request(stacks.WORKFLOW, stack, workflow or ACTIVE))
+        return reads(WorkflowSession, request(stacks.WORKFLOW, stack, _named(workflow)))
 
     @Op
     def workflow_outputs(self, stack: str, workflow: str | None = None) -> Ask[OutputsView]:
         """Return the merged outputs of a workflow session's completed steps; later steps win."""
-        return reads(OutputsView, request(stacks.OUTPUTS, stack, workflow or ACTIVE))
+        return reads(OutputsView, request(stacks.OUTPUTS, stack, _named(workflow)))
 
     @Op
     def start_workflow(
@@ -181,7 +181,7 @@ class Stacks(Operations):
 def _changes(
     operation: Operation[Any], stack: str, workflow: str | None, **body: Any
 ) -> Ask[StackChange]:
-    return reads(StackChange, _change(operation, stack, workflow or ACTIVE, body=body))
+    return reads(StackChange, _change(operation, stack, _named(workflow), body=body))
 
 
 def _change(
@@ -189,3 +189,8 @@ def _change(
 ) -> Call:
     content = strictly_dumped(given(**body))
     return request(operation, *path, headers=idempotent(key), content=content)
+
+
+def _named(workflow: str | None) -> str:
+    """The workflow session in a path: None is the active one, a text an id, which is checked."""
+    return ACTIVE if workflow is None else workflow

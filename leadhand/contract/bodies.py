@@ -37,6 +37,11 @@ Day = Annotated[date, BeforeValidator(_day)]
 YesOrNo = Annotated[bool, BeforeValidator(_yes_or_no)]
 
 
+#: The forms of an idempotency key, which is printable ASCII, and of the id of an event.
+KEY_FORM = r"[\x20-\x7e]{1,200}"
+EVENT_ID_FORM = r"[0-9]{1,19}-[0-9]{1,19}"
+
+
 class Query(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -21,6 +21,8 @@ from pydantic.json_schema import SkipJsonSchema
 
 from leadhand.contract.bodies import (
     DIGITS,
+    EVENT_ID_FORM,
+    KEY_FORM,
     WITHOUT_DEFAULT,
     Body,
     Limit,
@@ -69,7 +71,6 @@ ShownStatus = Literal[
 
 _SESSION = "/v1/sessions"
 _ONE = f"{_SESSION}/{{session}}"
-_EVENT_ID = r"[0-9]{1,19}-[0-9]{1,19}"
 _RFC_3339 = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})"
 )
@@ -173,8 +174,7 @@ SUBMIT = Operation[JsonValue](
 )  # fmt: skip
 
 
-#: An idempotency key: printable ASCII.
-Key = Annotated[str, Field(pattern=r"^[\x20-\x7e]{1,200}$")]
+Key = Annotated[str, Field(pattern=f"^{KEY_FORM}$")]
 Mode = Literal["all", "each"]
 
 
@@ -379,7 +379,7 @@ class EventsQuery(Query):
     #: Maximum number of events.
     limit: Limit = 50
     #: The id of the last event that the client has.
-    after: Annotated[str, Field(pattern=f"^{_EVENT_ID}$")] | None = None
+    after: Annotated[str, Field(pattern=f"^{EVENT_ID_FORM}$")] | None = None
 
 
 class StreamQuery(EventsQuery):

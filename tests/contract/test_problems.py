@@ -19,6 +19,7 @@ from app.domain.messages import MessageRefused
 from app.operations.create_errors import TreeLimitReached
 from leadhand.client.fleet import key_of_limit
 from leadhand.client.paths import path_of
+from leadhand.client.stacks import Stacks
 from leadhand.contract import flows, sessions, tokens
 from leadhand.errors import Refused, error_for
 from leadhand.models.problems import FieldProblem, Kind, Problem
@@ -117,6 +118,7 @@ CALLS: dict[str, Callable[[], object]] = {
     "client: flow": lambda: path_of(flows.SHOW, ""),
     "client: limit": lambda: key_of_limit("nothing"),
     "client: token": lambda: path_of(tokens.REVOKE, "no id"),
+    "client: workflow session": lambda: Stacks().abort_workflow("s", "why", workflow=""),
 }
 
 

@@ -54,7 +54,7 @@ class SubmitDefinitions:
         set unless it has its own. Raises InvalidDocument for an invalid file.
         """
         found = self._files.session_settings_in(document.cwd, is_child=is_child)
-        if not any(found):
+        if found.leave_out is None and not any(found):
             return document
         if isinstance(document, GraphDocument):
             steps = tuple(_with_session(step, found) for step in document.steps)
@@ -135,7 +135,7 @@ def _with_settings(document: _Part, found: SessionSettings) -> _Part:
     """A document, or a phase of one, with these settings as far as it has such fields."""
     update: dict[str, object] = {}
     for name, values in found._asdict().items():
-        if not values or name not in type(document).model_fields:
+        if values is None or name not in type(document).model_fields:
             continue
         own = getattr(document, name)
         if name != "leave_out":

@@ -109,6 +109,14 @@ def test_quarantine_and_by_products_of_the_commit_are_in_the_document_and_its_st
     assert bool(first) == (kind != "graph")
 
 
+def test_empty_list_of_by_products_leaves_nothing_out(store_url: str, tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q")
+    (tmp_path / "leadhand.toml").write_text("[worktree]\nleave_out = []\n")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-qm", "one")
+    assert submitted(store_url, tmp_path, "loop")["leave_out"] == []
+
+
 def test_child_session_weakens_no_check_by_what_a_doer_has_committed(
     store_url: str, tmp_path: Path
 ) -> None:

@@ -79,6 +79,29 @@ def test_question_shows_the_newest_checks_and_the_work_that_the_answer_counts_fo
     assert [one.text for one in spoken if one.role == "human"] == [ANSWER]
 
 
+def test_credential_in_an_answer_is_in_no_event(sessions: Sessions, repo: Path) -> None:
+    session, secret = submit(sessions, repo), "ghp_" + "a1B2" * 9
+    sessions.engine.answers.give(session, f"use {secret}", by="kim")
+    sessions.carry_out(session)
+    assert sessions.status(session) == "completed"
+    events = sessions.engine.queries.events(session, after="0-0", limit=200)
+    assert "use [redacted]" in str(events)
+    assert secret not in str(events)
+
+
+def test_question_beside_a_step_that_works_is_bound_to_no_state_of_the_folder(
+    sessions: Sessions, repo: Path
+) -> None:
+    ask = {"type": "human", "label": "which", "question": "Which database?"}
+    work = {"type": "llm", "agentType": "writer", "identifier": "one",
+            "messages": [{"role": "user", "content": ["go"]}]}  # fmt: skip
+    both = {"type": "parallel", "branches": [{"steps": [work]}, {"steps": [ask]}]}
+    flow = {"kind": "flow", "name": "both", "cwd": str(repo), "steps": [both]}
+    session = sessions.submit_document(flow)
+    (repo / "one.txt").write_text("by the agent beside it\n")
+    assert answer(sessions, session) == "completed", sessions.reason(session)
+
+
 @pytest.mark.parametrize("saves", [1, 2])
 def test_answer_is_asked_for_once_more_where_the_work_has_changed_and_is_contested_after_that(
     sessions: Sessions, repo: Path, saves: int

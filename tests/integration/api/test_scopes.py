@@ -139,6 +139,12 @@ def test_unknown_path_is_reported_to_callers_with_a_token(client, engine):
     assert ask(client, "GET", "/v1/nothing", "wrong").status_code == 401
 
 
+def test_route_that_is_no_operation_is_closed_to_all_tokens(app, client, engine):
+    app.add_url_rule("/v1/surprise", "surprise", view_func=lambda: "")
+    for token in (OPERATOR, token_of(engine, *Scope)):
+        assert ask(client, "GET", "/v1/surprise", token).status_code == 403
+
+
 # Commands of one's own
 
 PHASE = {"name": "one", "task": "t", "checker": "agent: look"}
