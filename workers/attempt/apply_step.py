@@ -18,7 +18,7 @@ from app.truncate import cut
 from leadhand.models.views.folder import RecheckView
 from workers.attempt.own_folder_step import Asked, home_of, own_facts
 from workers.attempt.reservation import reserved
-from workers.checkers.clean_folder import prepare_folder
+from workers.checkers.clean_folder import prepare_folder, record_work
 from workers.checkers.combine import judge
 from workers.processes.exit_outcome import failed_outcome
 from workers.task.task import BodyTask
@@ -95,6 +95,8 @@ def _merge(task: BodyTask, git: Git, home: Home, asked: Asked) -> Outcome:
     failed = _furnish(task, git, home, asked) if checks else None
     if failed is not None:
         return failed
+    if checks:
+        record_work(task, path)
     text = f"{work.branch} is merged with {work.target} as {work.new}"
     value: JsonValue = {"merged": merged.model_dump(), "checks": checks or None}
     return Outcome(word="succeeded", text=text, value=value)

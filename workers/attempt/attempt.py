@@ -39,7 +39,7 @@ from workers.attempt.park import PARKING, park
 from workers.attempt.redact import secrets_held, secrets_of_task, secrets_passed
 from workers.attempt.settle import Held, Looked, Settled, Settler, retry_while_away
 from workers.attempt.step_folder import StepFolders, origin_of
-from workers.attempt.workspace_step import diff_target, merged_state, own_folder
+from workers.attempt.workspace_step import diff_target, merge_folder, own_folder
 from workers.checkers.check import QuickCheck, quick_check
 from workers.folders.check_round import (
     Isolation,
@@ -361,8 +361,7 @@ class Attempts:
 
     def _work_to_judge(self, work: Work, left: FolderState) -> tuple[Path | None, str | None]:
         """The folder of the session's own, or of a merge, and the state that checkers judge."""
-        merged = merged_state(work)
-        return merged or (own_folder(work, self._folders.worktrees), left.work)
+        return merge_folder(work) or own_folder(work, self._folders.worktrees), left.work
 
     def _passed_on(self, work: Work, lease: Lease) -> Outcome | None:
         """The work of the iteration before, for the doer of a recheck; None if it is to start."""

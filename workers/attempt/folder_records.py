@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from pydantic import JsonValue
@@ -26,6 +27,8 @@ class FolderRecords:
         """Store what was done with the folder of a plan's task, or of a session."""
         engine = self._engine
         record = engine.worktrees.record if "plan" in fields else engine.own_folders.record
+        if "work" in fields:
+            record = partial(engine.own_folders.record_work, self._lease.ref)
         retry_while_away(lambda: record(fields), self._lease)
 
     def recorded_work(self) -> str | None:

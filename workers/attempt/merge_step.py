@@ -13,6 +13,7 @@ from app.domain.merges import MERGE_FOLDER
 from app.domain.outcomes import Outcome
 from app.domain.reasons import Reason, ReasonCode
 from app.truncate import cut
+from workers.checkers.clean_folder import record_work
 from workers.checkers.combine import judge
 from workers.processes.exit_outcome import failed_outcome
 from workers.task.inputs import Text
@@ -134,6 +135,8 @@ def _commit(task: BodyTask, cancel: threading.Event, deadline: float) -> Outcome
         with shelf.locked(cancel) as lock:
             resolver = bool(task.inputs.get("asked"))
             done = merging.conclude(git.holding(lock), path, wanted, begun, resolver=resolver)
+            if done.new is not None and not done.is_merged:
+                record_work(task, path)
     left = done.conflict if done.new is None else None
     what = done.why_not or (left.text if left is not None else f"merged as {done.new}")
     checks = done.new is not None and not done.is_merged

@@ -143,12 +143,11 @@ def own_folder(work: Work, root: Path) -> Path | None:
     return _path_of(work.cwd, made)
 
 
-def merged_state(work: Work) -> tuple[Path, str] | None:
-    """Returns the folder of a merge and the state that its checkers judge; None for others."""
+def merge_folder(work: Work) -> Path | None:
+    """Returns the top of the folder of a merge; None for other sessions."""
     if work.workspace is None or work.cwd is None or not is_merge(work.workspace):
         return None
-    top = repository_top(work.cwd) or work.cwd
-    return top, f"git:{Git(top)('rev-parse', 'HEAD^{tree}')}"
+    return repository_top(work.cwd) or work.cwd
 
 
 def _check_task(cwd: Path, made: _Made) -> None:

@@ -22,8 +22,9 @@ from pydantic import JsonValue
 
 from app.domain.outcomes import Outcome
 from leadhand.models.git_tracking import repository_top
+from workers.folders.git_state import GitState
 from workers.folders.private_repository import find_repository
-from workers.folders.work_diff import SNAPSHOTS
+from workers.folders.work_diff import SNAPSHOTS, left_out
 from workers.folders.worktree import SnapshotLost, Worktree
 from workers.processes.exit_outcome import failure
 from workers.processes.own_folders import claim_folder
@@ -64,6 +65,18 @@ def prepare_folder(task: BodyTask, git: Git, path: Path, cwd: Path, command: str
     return failed
 
 
+def record_work(task: BodyTask, top: Path) -> None:
+    """Record what a folder of the session's own has now as the work that is judged.
+
+    That is of a merge or a fork. It has files as they are, and not as git would store them.
+    """
+    shelf = task.spill.parent / SNAPSHOTS
+    tree = Worktree(top, shelf, is_own=True, most=task.copy_max, leave_out=left_out(task.inputs))
+    digest = tree.snapshot()
+    GitState(tree).record()
+    task.on_workspace({"work": digest or ""})
+
+
 @contextmanager
 def in_clean_folder(
     task: BodyTask, cancel: threading.Event, digest: str | None
@@ -76,7 +89,7 @@ def in_clean_folder(
     folder = _CleanFolder(task, git)
     try:
         try:
-            folder.set_to(_required(digest or _work_of(task, git)))
+            folder.set_to(_required(digest or task.recorded_work() or UNKNOWN))
         except (SnapshotLost, WorkspaceRefused, OSError, subprocess.SubprocessError) as error:
             raise NotClean(f"its folder cannot be set to the work: {error}") from None
         yield folder.task
@@ -97,12 +110,6 @@ def _top(task: BodyTask) -> Path:
 def _is_whole(task: BodyTask) -> bool:
     """Whether the states of the session are those of the top folder, and not of `cwd` in it."""
     return task.own_top is not None or is_merge(task.workspace or {})
-
-
-def _work_of(task: BodyTask, git: Git) -> str:
-    if is_merge(task.workspace or {}):
-        return f"git:{git('rev-parse', 'HEAD^{tree}')}"
-    return task.recorded_work() or UNKNOWN
 
 
 def _required(digest: str) -> str:

@@ -84,7 +84,8 @@ class BodyTask:
     #: The folder of the worktrees and copies of tasks, and the most bytes of a copy.
     worktrees: Path | None = None
     copy_max: int = 0
-    #: Called with what was done with a task's folder: its fields in the plan.
+    #: Called with what was done with a task's folder: its fields in the plan; or with `work`, the
+    #: digest of a state that is judged and that no doer has made, '' if it is unknown.
     on_workspace: Callable[[Mapping[str, JsonValue]], None] = field(default=lambda _: None)
     #: Returns the digest of the session's work as its last doer left it, if it is recorded.
     recorded_work: Callable[[], str | None] = field(default=lambda: None)

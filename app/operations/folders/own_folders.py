@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import PurePosixPath
@@ -57,6 +58,11 @@ class OwnFolders:
             return
         facts = {name: value for name, value in fields.items() if name != "session"}
         self._transitions.run("own_folder", ref, {"facts": facts})
+
+    def record_work(self, ref: SessionRef, fields: Mapping[str, JsonValue]) -> None:
+        """Record the state of a folder that is judged (`work`), where no doer has made it."""
+        work = f"{time.time_ns() // 1_000_000} {fields['work']}"
+        self._transitions.run("own_folder", ref, {"work": work})
 
     def reserve(self, session: str, statuses: Collection[SessionStatus], hold_s: float) -> str:
         """Keep a session from being resumed for a time; returns '' or the status that forbids it.

@@ -3,9 +3,10 @@
 -- Arguments: facts (name -> value; false or an empty text removes an earlier fact of that name);
 --   instead: hold_ms and from (statuses in which the folder can be reserved), or release; or base (the state of the
 --   working folder, whosever it is, when the run `loop` of a loop began: only the first one counts); or taken (the
---   protected files that count as they are now for the step `at`, which had recorded them)
+--   protected files that count as they are now for the step `at`, which had recorded them); or work (the state to
+--   judge, with its time, that no doer has made: of a merge or a fork)
 -- Returns: recorded | repeated | reserved | released | refused(status) | gone
---- @requires transaction
+--- @requires transaction, work_diffs
 local function reserve(tx)
   for _, status in ipairs(tx.args.from) do
     if status == tx.session.status then
@@ -27,6 +28,10 @@ return function(tx)
   if tx.args.base then
     local is_new = redis.call('HSETNX', tx.keys.session, 'base|' .. tx.args.loop, tx.args.base) == 1
     return transaction.reply(tx, is_new and 'recorded' or 'repeated')
+  end
+  if tx.args.work then
+    work_diffs.keep_work(tx, tx.args.work)
+    return transaction.reply(tx, 'recorded')
   end
   if tx.args.taken then
     redis.call('HSET', tx.keys.session, 'taken|' .. tx.args.at, tx.args.taken)

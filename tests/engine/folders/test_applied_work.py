@@ -293,11 +293,16 @@ def test_users_folder_with_a_repository_without_a_commit_has_a_digest(
 def test_isolated_and_clean_checkers_judge_merged_work_as_they_judge_work(
     repo: Repository,
 ) -> None:
+    """Those of files that a filter converts are as they are in the folder."""
+    (repo.folder / ".gitattributes").write_text("low filter=case\n")
+    (repo.folder / "low").write_text("hello\n")
+    for name, way in (("clean", "a-z A-Z"), ("smudge", "A-Z a-z")):
+        git(repo.folder, "config", f"filter.case.{name}", f"tr {way}")
+    git(repo.folder, "add", ".gitattributes", "low")
+    git(repo.folder, "commit", "-qm", "filtered")
     mutates = {"name": "beside", "command": f"{IN_MERGE} touch beside;; esac"}
-    alone = [
-        {"name": kind, "command": "test ! -e beside && test -e part && touch beside", kind: True}
-        for kind in ("isolated", "clean")
-    ]
+    command = "test ! -e beside && test -e part && grep -qx hello low && touch beside"
+    alone = [{"name": kind, "command": command, kind: True} for kind in ("isolated", "clean")]
     session = repo.spawn("touch part", mutates, *alone)
     repo.commit("mine")
     view = repo.apply(session)

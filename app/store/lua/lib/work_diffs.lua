@@ -38,7 +38,7 @@ local function store(tx, address, patch)
 end
 
 -- Stores the state that is judged and committed, "MS DIGEST", unless a later one is stored: doers may run at once.
-local function keep_work(tx, work)
+function work_diffs.keep_work(tx, work)
   local last = redis.call('HGET', tx.keys.session, 'work') or ''
   if tonumber(work:match('^%d+')) >= (tonumber(last:match('^%d+')) or 0) then
     redis.call('HSET', tx.keys.session, 'work', work)
@@ -48,7 +48,7 @@ end
 -- Stores what the worker saw of the folder, with an outcome or when an attempt is handed back.
 function work_diffs.keep(tx, address)
   local args = tx.args
-  if args.work then keep_work(tx, args.work) end
+  if args.work then work_diffs.keep_work(tx, args.work) end
   if args.patch then store(tx, address, args.patch) end
   if not args.digest then return end
   redis.call('HSET', tx.keys.session, 'digest', args.digest)
