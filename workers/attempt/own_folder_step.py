@@ -13,7 +13,7 @@ from app.compiler.workspaces import recorded_state
 from app.domain.outcomes import Outcome
 from app.domain.workspaces import RecordedState
 from workers.attempt.reservation import removable, reserved
-from workers.checkers.clean_folder import prepare_folder, remove_clean_folder
+from workers.checkers.clean_folder import prepare_folder, record_work, remove_clean_folder
 from workers.folders.work_diff import SNAPSHOTS
 from workers.folders.worktree import SnapshotLost, Worktree
 from workers.task.task import BodyTask
@@ -205,6 +205,7 @@ def _opened(
         if failed is not None:
             return failed
         if state is not None:
+            record_work(task, home.path)  # no doer of the fork has made what it begins with
             mark_opened(home)
         if record.kind == "worktree":
             warnings += agent_warnings(git, home.path)

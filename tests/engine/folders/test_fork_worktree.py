@@ -134,6 +134,28 @@ def test_fork_begins_with_the_folder_as_it_was_at_the_point(
     assert sessions.warnings(fork) == []
 
 
+@pytest.mark.parametrize("prefix", ["", "sub"])
+@pytest.mark.parametrize("last", ["workspace", "loop~2[1]/check.beside"])
+def test_fork_after_a_doer_has_its_work_judged_and_committed(
+    sessions: Sessions, repo: Path, last: str, prefix: str
+) -> None:
+    """And not what its checkers write; isolated and clean ones run on it."""
+    command = "test ! -e probe && test -e turn0 && touch probe"
+    alone = [{"name": kind, "command": command, kind: True} for kind in ("isolated", "clean")]
+    checkers = [{"name": "beside", "command": "touch probe; echo mutant >> log"}, *alone]
+    session = sessions.submit(repo / prefix, worktree=True, checkers=checkers)
+    fork = sessions.fork(session, "loop[1]/do", last=last)
+    assert sessions.status(fork) == "completed", sessions.reason(fork)
+    assert [one["verdict"] for one in sessions.engine.queries.ledger(fork).items[-1].checks] == [
+        "accept"
+    ] * 3
+    changed = git(repo, "diff", "--name-only", f"main..leadhand/{fork}").splitlines()
+    assert {Path(one).name for one in changed} >= {"log", "turn0"}
+    assert "probe" not in {Path(one).name for one in changed}
+    (log,) = (one for one in changed if Path(one).name == "log")
+    assert git(repo, "show", f"leadhand/{fork}:{log}") == "0"
+
+
 def test_fork_in_a_subfolder_leaves_the_rest_of_the_repository(
     sessions: Sessions, repo: Path
 ) -> None:
