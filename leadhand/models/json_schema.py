@@ -98,9 +98,9 @@ class Judge:
         [Misfit(path='[1]', message='it should be less than or equal to 3')]
         """
         self._sizes.clear()
-        self._measure(value)
         token = _JUDGE.set(self)
         try:
+            self._measure(value)
             errors = _validator(json.dumps(schema)).iter_errors(value)
             return list(map(_misfit, islice(errors, most)))
         except RecursionError:
@@ -196,18 +196,61 @@ def properties_of(schema: JsonValue | Schema) -> Mapping[str, JsonValue]:
 
 def keyword_errors(schema: Schema) -> Iterator[tuple[str, str]]:
     """Yields the errors in the keywords of one level of a schema: path and message."""
-    level = {name: value for name, value in schema.items() if name in _PLAIN}
-    level |= {"properties": schema["properties"]} if "properties" in schema else {}
-    for error in _metaschema().iter_errors(level):
-        if len(error.absolute_path) > 1 and error.absolute_path[0] == "properties":
-            continue  # it is reported with its own path
-        path = "".join(f".{part}" for part in error.absolute_path)
-        message = error.message
-        yield path, message if len(message) <= _SHOWN else f"{message[:_SHOWN]}…"
+    for name, value in schema.items():
+        if name in _PLAIN and not _is_valid(name, value):
+            yield f".{name}", f"it should be {_VALUES[name][0]}"
+    if not isinstance(schema.get("properties", {}), dict):
+        yield ".properties", "it should be an object"
+    for name in _LISTS:
+        if name in schema and not (isinstance(schema[name], list) and schema[name]):
+            yield f".{name}", "it is no list of at least one schema"
     pattern = schema.get("pattern")
     if isinstance(pattern, str) and _matcher(pattern) is None:
         most = f"{_PATTERN} characters and few repetitions"
         yield ".pattern", f"it is no pattern of at most {most}, without look-around"
+
+
+def _is_valid(name: str, value: JsonValue) -> bool:
+    """Whether JSON Schema accepts the value of a keyword.
+
+    >>> [_is_valid("type", one) for one in ("null", "int", [], ["null", "null"], ["null"])]
+    [True, False, False, False, True]
+    >>> [_is_valid("minimum", one) for one in (1, 1.5, True, "1")]
+    [True, True, False, False]
+    """
+    return name not in _VALUES or _VALUES[name][1](value)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _are_names(value: Any) -> bool:
+    is_list = isinstance(value, list) and all(isinstance(one, str) for one in value)
+    return is_list and len(set(value)) == len(value)
+
+
+def _are_types(value: Any) -> bool:
+    kinds = [value] if isinstance(value, str) else value
+    return _are_names(kinds) and bool(kinds) and set(kinds) <= set(_KINDS)
+
+
+_NUMBER = ("a number", _is_number)
+_COUNT = ("a whole number from 0", lambda one: _is_number(one) and one >= 0 and one % 1 == 0)
+_TEXT = ("a text", lambda one: isinstance(one, str))
+_LIST = ("a list", lambda one: isinstance(one, list))
+#: What the values of keywords are; those of others are any JSON.
+_VALUES: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
+    "type": (f"one of {', '.join(_KINDS)}, or a list of them", _are_types),
+    "required": ("a list of names, each once", _are_names),
+    "multipleOf": ("a number above 0", lambda one: _is_number(one) and one > 0),
+    "uniqueItems": ("true or false", lambda one: isinstance(one, bool)),
+    "minimum": _NUMBER, "maximum": _NUMBER, "exclusiveMinimum": _NUMBER,
+    "exclusiveMaximum": _NUMBER, "minLength": _COUNT, "maxLength": _COUNT, "minItems": _COUNT,
+    "maxItems": _COUNT, "minProperties": _COUNT, "maxProperties": _COUNT, "pattern": _TEXT,
+    "title": _TEXT, "description": _TEXT, "$schema": _TEXT, "$comment": _TEXT,
+    "enum": _LIST, "examples": _LIST,
+}  # fmt: skip
 
 
 def supported(schema: JsonValue | Schema) -> Any:
@@ -221,26 +264,34 @@ def supported(schema: JsonValue | Schema) -> Any:
     if not isinstance(schema, Mapping):
         return _part(schema, frozenset(), 0)
     held = [(n, found) for n in _DEFINITIONS if isinstance(found := schema.get(n), dict)]
-    known = frozenset(f"#/{name}/{key}" for name, found in held for key in found)
+    known = frozenset(f"#/{n}/{key}" for n, found in held for key in found if _is_plain(key))
     definitions = {n: {k: _part(one, known, 1) for k, one in found.items()} for n, found in held}
     return _part(schema, known, 0) | definitions
+
+
+def _is_plain(name: str) -> bool:
+    """Whether a definition's name is written in a reference as it is."""
+    return name.isprintable() and not set(name) & set("/~%")
 
 
 def _part(schema: JsonValue | Schema, known: Set[str], depth: int) -> Any:
     """The part of a schema that is compared; `known` are the references that lead somewhere."""
     if not isinstance(schema, Mapping) or depth > DEEPEST:
         return schema if isinstance(schema, bool) else {}
-    kept: dict[str, Any] = {name: schema[name] for name in _PLAIN if name in schema}
-    kept.pop("$schema", None)
+    kept: dict[str, Any] = {
+        name: schema[name]
+        for name in _PLAIN
+        if name in schema and name != "$schema" and _is_valid(name, schema[name])
+    }
     if isinstance(pattern := kept.get("pattern"), str) and _matcher(pattern) is None:
         del kept["pattern"]
-    if schema.get("$ref") in known:
-        kept["$ref"] = schema["$ref"]
+    if isinstance(reference := schema.get("$ref"), str) and reference in known:
+        kept["$ref"] = reference
     kept |= dict(_parts_within(schema, partial(_part, known=known, depth=depth + 1)))
     # What is left of a schema may accept more: then `not` and `oneOf` would accept less.
     if kept.get("not") != schema.get("not"):
         del kept["not"]
-    if kept.get("oneOf") != schema.get("oneOf"):
+    if "oneOf" in kept and kept["oneOf"] != schema["oneOf"]:
         kept.setdefault("anyOf", kept.pop("oneOf"))
     return kept
 
@@ -249,27 +300,25 @@ def _parts_within(schema: Schema, part: Callable[[Any], Any]) -> Iterator[tuple[
     if properties := properties_of(schema):
         yield "properties", {name: part(one) for name, one in properties.items()}
     for name in _SCHEMAS:
-        # Which properties are additional may depend on patterns, which are not compared.
-        if name in schema and not (name == _SCHEMAS[1] and "patternProperties" in schema):
+        if name in schema and not _is_of_rest(name, schema):
             yield name, part(schema[name])
     for name in _LISTS:
         if isinstance(found := schema.get(name), list) and found:
             yield name, [part(one) for one in found]
 
 
+def _is_of_rest(name: str, schema: Schema) -> bool:
+    """Whether a keyword is for the rest of what a keyword covers that is not compared."""
+    if name == "items":
+        return "prefixItems" in schema and not isinstance(schema["prefixItems"], list)
+    is_known = isinstance(schema.get("properties", {}), dict)
+    return name == "additionalProperties" and ("patternProperties" in schema or not is_known)
+
+
 @lru_cache(maxsize=512)
 def _validator(text: str) -> Any:
-    """The compiled schema; one that accepts everything in place of a schema that is not valid."""
-    schema = supported(json.loads(text))
-    is_valid = next(_metaschema().iter_errors(schema), None) is None
-    return _validator_class()(schema if is_valid else {})
-
-
-@cache
-def _metaschema() -> Any:
-    from jsonschema import Draft202012Validator
-
-    return Draft202012Validator(Draft202012Validator.META_SCHEMA)
+    """The compiled schema, without keywords whose values are not valid."""
+    return _validator_class()(supported(json.loads(text)))
 
 
 @cache

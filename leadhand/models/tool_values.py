@@ -68,8 +68,8 @@ def convert(
             return {}, f"there is no argument {unknown!r}; there are: {listed(known)}"
     required = schema.get("required")
     for name in required if isinstance(required, list) else ():
-        if name not in arguments:
-            return {}, f"argument {str(name)!r} is missing; give it"
+        if isinstance(name, str) and name not in arguments:
+            return {}, f"argument {name!r} is missing; give it"
     found: dict[str, JsonValue] = {
         name: one["default"]
         for name, one in known.items()

@@ -180,6 +180,14 @@ def test_inputs_that_do_not_fit_their_schema_are_errors_with_their_places() -> N
     ({"properties": {"a": {"$ref": "http://x"}}}, "input_schema.properties.a.$ref"),
     ({"properties": {"a": {"items": {"minimum": "1"}}}}, "input_schema.properties.a.items.minimum"),
     ({"properties": {"a": 1}}, "input_schema.properties.a"),
+    ({"properties": {"a": {"oneOf": []}}}, "input_schema.properties.a.oneOf"),
+    ({"properties": {"a": {"anyOf": {}}}}, "input_schema.properties.a.anyOf"),
+    ({"properties": {"a": {"allOf": "x"}}}, "input_schema.properties.a.allOf"),
+    ({"properties": {"a": {"type": [{"a": n} for n in range(9_000)]}}},
+     "input_schema.properties.a.type"),
+    ({"properties": {"a": {"required": [[n] for n in range(9_000)]}}},
+     "input_schema.properties.a.required"),
+    ({"properties": 1}, "input_schema.properties"),
 ])  # fmt: skip
 def test_a_schema_with_an_error_is_refused_at_its_place(schema, path) -> None:
     (first, *_) = faults({"name": "a"}, input_schema=schema)
