@@ -85,7 +85,7 @@ def _without_basic(found: re.Match[str]) -> str:
 
 #: The first and the last line of a private key in PEM.
 KEY_BEGINS = re.compile(r"-----BEGIN (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----")
-KEY_ENDS = re.compile(r"-----END[A-Z0-9 ]{0,60}-----")
+KEY_ENDS = re.compile(r"-----END (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----")
 
 
 # Each repetition is bounded or possessive, so that no text takes more than linear time.

@@ -125,6 +125,15 @@ def test_a_text_without_a_credential_stays_as_it_is(text):
 
 
 PROSE = "All 120 tests passed. Next: merge...\nverdict: accept\n"
+
+
+@pytest.mark.parametrize("end", ["CERTIFICATE", "PUBLIC KEY", "RSA PUBLIC KEY", ""])
+def test_a_key_goes_on_behind_the_end_of_something_else(end: str) -> None:
+    lines = PEM.format("RSA ").splitlines()
+    shown = without_keys("\n".join([*lines[:2], f"-----END {end}-----", *lines[2:], "after it"]))
+    assert shown == "[redacted]\nafter it"
+
+
 BEGIN = "-----BEGIN PRIVATE KEY-----"
 
 

@@ -185,6 +185,7 @@ def test_half_a_character_waits_for_its_other_half() -> None:
     [
         ("hun", False), (f"{PEM[:60]}hun", True), (f"{PEM}hun", False),
         ("-----BEGIN CERTIFICATE-----\nhun", False),
+        (f"{PEM[:60]}-----END CERTIFICATE-----\nhun", True),
     ],
 )  # fmt: skip
 def test_after_dropped_bytes_the_rest_of_their_line_is_left_out(
