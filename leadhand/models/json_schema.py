@@ -153,18 +153,22 @@ def accepts_text(schema: Schema) -> bool:
 
 
 def typed_value(text: str, schema: Schema) -> JsonValue:
-    """Parses a text as JSON if the schema wants no text or not this one; else returns the text.
+    """Parses a text as JSON if the schema accepts no such text; else returns the text.
 
     >>> typed_value("7", {"type": "integer"}), typed_value("7", {"type": "string"})
     (7, '7')
+    >>> typed_value("7", {"oneOf": [{"const": 7}]}), typed_value("7", {"anyOf": [{"const": 7}]})
+    (7, 7)
+    >>> typed_value("77", {"type": "string", "maxLength": 1})
+    '77'
     """
-    if accepts_text(schema) and ("enum" not in schema or fits(schema, text)):
+    if fits(schema, text):
         return text
     try:
         value: JsonValue = json.loads(text)
     except (ValueError, RecursionError):
         return text
-    return value
+    return text if accepts_text(schema) and not fits(schema, value) else value
 
 
 def members(schema: Schema) -> Iterator[tuple[str, JsonValue]]:
