@@ -336,8 +336,8 @@ class Attempts:
         if work.cwd is None:
             return None
         compares = work.step.folder and work.step.action is Action.JUDGE
-        isolates = is_isolated(work)
-        if not (compares or isolates or is_lone(work) or needs_snapshot(work)):
+        is_alone = is_isolated(work) or is_lone(work)
+        if not (compares or is_alone or needs_snapshot(work)):
             return None
         attempts, root = self._engine.attempts, self._folders.worktrees
         spill, top = Path(self._engine.settings.spill), own_folder(work, root)
@@ -347,21 +347,32 @@ class Attempts:
             return None
         if compares:
             return compare_round(work, spill, left, top)
-        if is_lone(work):
-            return lone_check(work, spill, top, most=self._engine.settings.copy_max)
-        if isolates:
-            return isolate(work, spill, *self._work_to_judge(work, left))
         most, target = self._engine.settings.copy_max, diff_target(work, root)
-        look = start_diff(work, left, spill, most=most, target=target, top=top)
+        start = partial(start_diff, work, left, spill, most=most, target=target, top=top)
+        if is_alone:
+            return self._look_alone(work, left, start, top)
+        look = start()
         before = look.before
         if work.step.action is Action.AGENT and left.base is None and before is not None:
             IgnoredFiles(look.whole, loop_run_of(at)).record()
             retry_while_away(lambda: attempts.record_base(work.ref, at, before), lease)
         return look
 
-    def _work_to_judge(self, work: Work, left: FolderState) -> tuple[Path | None, str | None]:
-        """The folder of the session's own, or of a merge, and the state that checkers judge."""
-        return merge_folder(work) or own_folder(work, self._folders.worktrees), left.work
+    def _look_alone(
+        self, work: Work, left: FolderState, start: Callable[[], Look], top: Path | None
+    ) -> Looked:
+        """Put the work back before a check that has the folder to itself.
+
+        After a stop, what differs may be a person's: it is part of the work, and stays.
+        """
+        settings, merge = self._engine.settings, merge_folder(work)
+        if work.grant.compare and merge is None:
+            seen = start()
+            if seen.changed:
+                return seen
+        if is_lone(work):
+            return lone_check(work, Path(settings.spill), top, most=settings.copy_max)
+        return isolate(work, Path(settings.spill), merge or top, left.work)
 
     def _passed_on(self, work: Work, lease: Lease) -> Outcome | None:
         """The work of the iteration before, for the doer of a recheck; None if it is to start."""

@@ -54,8 +54,7 @@ def check(task: BodyTask, cancel: threading.Event) -> Outcome:
         return failed_outcome(ReasonCode.FAILED_STEP, f"the check did not run: {error}")
     except Cancelled:
         return failed_outcome(ReasonCode.CANCELLED, "the check was cancelled")
-    outcome = _judge(task, given, cancel)
-    return outcome.model_copy(update={"ran": "isolated"}) if given.checker.isolated else outcome
+    return _judge(task, given, cancel)
 
 
 def _find_baseline(

@@ -70,13 +70,14 @@ class CheckRound:
         address: str,
         *,
         own: bool,
-        is_whole: bool = False,
+        cwd: Path | None = None,
         is_rechecked: bool = False,
         changed: Sequence[str] | None = None,
         ignored: Sequence[str] = (),
     ) -> None:
         self._tree = tree
-        self._is_whole = is_whole
+        #: The working folder, which may be within that of the snapshots.
+        self._cwd = cwd or tree.folder
         #: Whether the loop's run has had its recheck.
         self._is_rechecked = is_rechecked
         #: All files that the loop has changed, if they are known.
@@ -102,9 +103,7 @@ class CheckRound:
 
     def digest(self) -> str | None:
         """Return the digest of the folder as the next step finds it; None if it is unknown."""
-        if self._is_whole:
-            return None  # it is not that of the folder, which is within the worktree
-        return self._work if self.put_back else self._left
+        return self._tree.part(self._work if self.put_back else self._left, self._cwd)
 
     def add_diff(self, outcome: Outcome, secrets: Collection[str]) -> Outcome:
         """Add what has changed to a judge's outcome; `patch` is the diff without secrets."""
@@ -288,11 +287,16 @@ class Isolation(CheckRound):
             return "the work could not be put back before it"
         return None
 
+    def digest(self) -> str | None:
+        """Return the digest of the folder as the check has left it: no person has done that."""
+        return self._tree.part(self._tree.snapshot(), self._cwd)
+
     def add_diff(self, outcome: Outcome, secrets: Collection[str]) -> Outcome:
-        """Add the diff of what was put back to a check's outcome."""
+        """Add the diff of what was put back to a check's outcome, and how the check ran."""
         self._pack(secrets)
         diff = self._address if self.patch else None
-        return outcome.model_copy(update={"digest": self.digest(), "diff": diff})
+        ran = outcome.ran if self.refusal is not None else "isolated"
+        return outcome.model_copy(update={"digest": self.digest(), "diff": diff, "ran": ran})
 
 
 class LoneCheck:
@@ -301,11 +305,9 @@ class LoneCheck:
     #: For the settle, as of a doer's look.
     changed, work = False, None
 
-    def __init__(
-        self, tree: Worktree, shelf: Path, address: str, *, own: bool, is_whole: bool
-    ) -> None:
-        self._round = partial(_LoneRound, tree, shelf, own=own, is_whole=is_whole, address=address)
-        self._tree = tree
+    def __init__(self, tree: Worktree, shelf: Path, address: str, *, own: bool, cwd: Path) -> None:
+        self._round = partial(_LoneRound, tree, shelf, own=own, cwd=cwd, address=address)
+        self._tree, self._cwd = tree, cwd
         self.patch: str | None = None
         begun = shelf / _LONE
         self._before = self._begun_before(begun, address)
@@ -320,7 +322,7 @@ class LoneCheck:
 
     def digest(self) -> str | None:
         """Return the digest of the folder as a check that was ended has left it."""
-        return self._tree.snapshot()
+        return self._tree.part(self._tree.snapshot(), self._cwd)
 
     def add_diff(self, outcome: Outcome, secrets: Collection[str]) -> Outcome:
         """Compare the folder, put it back if it is the session's own, and name what differs."""
@@ -347,12 +349,9 @@ class _LoneRound(CheckRound):
 
 
 def is_lone(work: Work) -> bool:
-    """Whether the step is a check that no judge follows, and beside which no other step runs.
-
-    After a stop, what differs may be a person's.
-    """
+    """Whether the step is a check that no judge follows, and beside which no other step runs."""
     is_check = work.step.action is Action.CHECK and "lone" in work.inputs
-    return is_check and not (does_work(work) or work.grant.compare)
+    return is_check and not does_work(work)
 
 
 def lone_check(work: Work, spill: Path, top: Path | None, *, most: int) -> LoneCheck:
@@ -365,26 +364,22 @@ def lone_check(work: Work, spill: Path, top: Path | None, *, most: int) -> LoneC
         most=most,
         leave_out=left_out(work.inputs),
     )
-    is_whole = top not in (None, work.cwd)
-    return LoneCheck(tree, shelf, work.grant.address, own=top is not None, is_whole=is_whole)
+    cwd = Path(str(work.cwd))
+    return LoneCheck(tree, shelf, work.grant.address, own=top is not None, cwd=cwd)
 
 
 def is_isolated(work: Work) -> bool:
-    """Whether the work is put back before the step: it is a check that runs by itself.
-
-    After a stop, what differs may be a person's: it is part of the work, and stays.
-    """
+    """Whether the work is put back before the step: it is a check that runs by itself."""
     checker = work.inputs.get("checker") if work.step.action is Action.CHECK else None
     wanted = isinstance(checker, dict) and checker.get("isolated") is True
-    return wanted and not (work.inputs.get("is_baseline") or work.grant.compare)
+    return wanted and not work.inputs.get("is_baseline")
 
 
 def isolate(work: Work, spill: Path, top: Path | None, recorded: str | None) -> Isolation:
     """Puts the recorded work back into a folder of the session's own, for an isolated check."""
     shelf, at = spill / work.ref.id / SNAPSHOTS, work.grant.address
     tree = Worktree(top or Path(str(work.cwd)), shelf, is_own=top is not None)
-    is_whole = top not in (None, work.cwd)
-    return Isolation(tree, shelf, recorded or "", at, own=top is not None, is_whole=is_whole)
+    return Isolation(tree, shelf, recorded or "", at, own=top is not None, cwd=work.cwd)
 
 
 def _changed(tree: Worktree, base: str | None, work: str) -> list[str] | None:
@@ -422,7 +417,7 @@ def compare_round(
         recorded,
         work.grant.address,
         own=own,
-        is_whole=top not in (None, work.cwd),
+        cwd=work.cwd,
         is_rechecked=work.grant.recheck > 0,
         changed=changed,
         ignored=ignored.changed(),

@@ -189,6 +189,20 @@ class Worktree:
             return []
         return [os.fsdecode(name) for name in listed.split(b"\0") if name]
 
+    def part(self, digest: str | None, folder: Path) -> str | None:
+        """Return the digest of a folder within this one, in a snapshot; None if it is unknown."""
+        if folder == self.folder:
+            return digest
+        tree, beneath = _tree(digest), folder.resolve().relative_to(self.folder.resolve())
+        if tree is None:
+            return None
+        self._deadline = time.monotonic() + SNAPSHOT_S
+        try:
+            self._open_repository()
+            return f"git:{self._git('rev-parse', '--verify', f'{tree}:{beneath.as_posix()}')}"
+        except (OSError, subprocess.SubprocessError):
+            return None
+
     def tracked(self, names: Sequence[str]) -> list[str]:
         """Return those of these files that git tracks; all of them on an error."""
         if repository_top(self.folder) is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from app.errors import InvalidDocument
 from leadhand.models.views.result import ChangedByCheckers
 from tests.engine.folders.test_fork_worktree import DOCUMENT, Sessions
 from tests.unit.workers.folders.repositories import git, make_repository
+from tests.waiting import wait_until
 from workers.attempt.settle import Settler
 from workers.folders import worktree
 from workers.folders.worktree import Worktree
@@ -273,6 +275,63 @@ def test_isolated_check_runs_alone_on_the_work_of_the_doer(sessions: Sessions, r
     evidence = sessions.engine.queries.result(session).evidence
     assert evidence is not None
     assert [one.ran for one in evidence.checks] == ["isolated", None, "isolated"]
+
+
+#: Is stopped in the first run, with files that it has changed.
+STOPPED = (
+    "test ! -e probe && ! grep -q mutant a.txt; r=$?; touch probe; echo mutant >> a.txt;"
+    " test -e {once} || {{ touch {once}; sleep 60; }}; exit $r"
+)
+
+
+@pytest.mark.parametrize("prefix", ["", "sub"])
+@pytest.mark.parametrize("kind", ["isolated", "lone"])
+def test_changes_of_a_check_that_was_stopped_are_no_work(
+    sessions: Sessions, repo: Path, tmp_path: Path, kind: str, prefix: str
+) -> None:
+    """They are put back before it runs once more."""
+    command = ["sh", "-c", "echo work > a.txt"]
+    (tmp_path / "agents.toml").write_text(f"[agents.writer]\ncommand = {json.dumps(command)}\n")
+    once = tmp_path / "once"
+    check = {"name": "c", "command": STOPPED.format(once=once), "isolated": kind == "isolated"}
+    message = {"role": "user", "content": ["go"]}
+    llm = {"type": "llm", "agentType": "writer", "identifier": "one", "messages": [message]}
+    steps = [llm, {"type": "check", "label": "judge", "checker": check}]
+    more: dict[str, dict[str, object]] = {
+        "isolated": {
+            "kind": "loop",
+            "task": "t",
+            "doer": {"agent": "writer"},
+            "checkers": [check],
+            "baseline": False,
+        },
+        "lone": {"kind": "flow", "name": "f", "steps": steps},
+    }
+    given = {**more[kind], "cwd": str(repo / prefix), "worktree": True}
+    document = DOCUMENT.validate_python(given)
+    session = sessions.engine.submit.document(document, free=True).session
+    control = sessions.engine.control
+
+    def stop() -> None:
+        wait_until(once.exists)
+        control.apply(session, "stop")
+
+    stopper = threading.Thread(target=stop)
+    stopper.start()
+    sessions.carry_out(session)
+    stopper.join()
+    control.apply(session, "resume")
+    sessions.carry_out(session)
+    assert sessions.status(session) == "completed", sessions.reason(session)
+    assert not any("while the session was stopped" in one for one in sessions.warnings(session))
+    branch = f"leadhand/{session}"
+    changed = git(repo, "diff", "--name-only", f"main..{branch}").splitlines()
+    assert changed == [f"{prefix}/a.txt".removeprefix("/")]
+    assert git(repo, "show", f"{branch}:{changed[0]}") == "work"
+    evidence = sessions.engine.queries.result(session).evidence
+    if kind == "isolated":
+        assert evidence is not None
+        assert [one.ran for one in evidence.checks] == ["isolated"]
 
 
 def test_isolated_check_needs_a_folder_of_the_sessions_own(sessions: Sessions, repo: Path) -> None:
