@@ -37,6 +37,8 @@ DEEPEST = 20
 #: The most keywords that a judge compares, those with a large value (by so many of its parts)
 #: several times: errors quote it.
 _CHECKS, _LARGE = 100_000, 1_000
+#: How many parts of a value are walked in the time that the comparison of a keyword takes.
+_PARTS = 4
 #: The most characters of a pattern, the most states of its automaton, and how many steps of one
 #: take as long as the comparison of a keyword.
 _PATTERN, _STATES, _STEPS = 500, 5_000, 50
@@ -97,30 +99,49 @@ class Judge:
         >>> Judge().misfits({"type": "array", "items": {"maximum": 3}}, [1, 4])
         [Misfit(path='[1]', message='it should be less than or equal to 3')]
         """
+        return list(map(_misfit, self._errors(_compiled(schema).iter_errors(value), value, most)))
+
+    def comparison(self, whole: Schema) -> Callable[[Any, object], bool]:
+        """Return a function that compares values with parts of a schema. It raises TooLarge."""
+        validator = _compiled(whole)
+
+        def fits_part(part: Any, value: object) -> bool:
+            errors = self._errors(validator.descend(value, part), value, 1)
+            self.spend(None, self._size(value) // _PARTS)
+            return not errors
+
+        return fits_part
+
+    def _errors(self, errors: Iterator[Any], value: object, most: int) -> list[Any]:
         self._sizes.clear()
         token = _JUDGE.set(self)
         try:
             self._measure(value)
-            errors = _validator(json.dumps(schema)).iter_errors(value)
-            return list(map(_misfit, islice(errors, most)))
+            return list(islice(errors, most))
         except RecursionError:
             raise TooLarge from None
         finally:
             _JUDGE.reset(token)
 
-    def spend(self, value: object, cost: int) -> None:
-        """Count a comparison of a value. Raises TooLarge."""
-        size = len(value) if isinstance(value, str) else self._sizes.get(id(value), 1)
-        self._left -= cost * (1 + size // _LARGE)
+    def spend(self, value: object, cost: int, *, walks: int = 0) -> None:
+        """Count a comparison of a value that walks all its parts so many times. Raises TooLarge."""
+        size = len(value) if isinstance(value, str) else self._size(value)
+        self._left -= cost * (1 + size // _LARGE) + walks * self._size(value) // _PARTS
         if self._left < 0:
             raise TooLarge
+
+    def _size(self, value: object) -> int:
+        return self._sizes.get(id(value), 1)
 
     def _measure(self, value: object) -> int:
         size = 1
         if isinstance(value, str):
             size += len(value)
         elif isinstance(value, list | dict):
-            size += sum(map(self._measure, value.values() if isinstance(value, dict) else value))
+            if isinstance(value, dict):
+                size += sum(map(len, value)) + sum(map(self._measure, value.values()))
+            else:
+                size += sum(map(self._measure, value))
             self._sizes[id(value)] = size
         return size
 
@@ -319,6 +340,13 @@ def _is_of_rest(name: str, schema: Schema) -> bool:
     return name == "additionalProperties" and ("patternProperties" in schema or not is_known)
 
 
+def _compiled(schema: Schema) -> Any:
+    try:
+        return _validator(json.dumps(schema))
+    except RecursionError:
+        raise TooLarge from None
+
+
 @lru_cache(maxsize=512)
 def _validator(text: str) -> Any:
     """The compiled schema, without keywords whose values are not valid."""
@@ -337,16 +365,20 @@ def _validator_class() -> Any:
         "pattern": _matches,
     }
     known = Draft202012Validator.VALIDATORS | {n: _keyword(one) for n, one in own.items()}
-    compared = {name: _counted(known[name]) for name in (*KEYWORDS, "$ref") if name in known}
+    compared = {name: _counted(name, known[name]) for name in (*KEYWORDS, "$ref") if name in known}
     return extend(Draft202012Validator, compared)
 
 
 _Keyword = Callable[[Any, Any, Any, Any], Iterable[Any] | None]
 
 
-def _counted(keyword: _Keyword) -> _Keyword:
+def _counted(name: str, keyword: _Keyword) -> _Keyword:
     def compare(validator: Any, limit: Any, value: Any, schema: Any) -> Iterable[Any] | None:
-        _JUDGE.get().spend(value, 1 + (len(limit) if isinstance(limit, list) else 0))
+        judge, cost = _JUDGE.get(), 1 + (len(limit) if isinstance(limit, list | dict) else 0)
+        walks = {"enum": cost, "const": 1, "uniqueItems": 1}.get(name, 0)
+        judge.spend(value, cost, walks=walks)
+        if name in ("items", "additionalProperties") and isinstance(value, list | dict):
+            judge.spend(None, len(value))
         return keyword(validator, limit, value, schema)
 
     return compare
@@ -415,6 +447,7 @@ _ASCII = {r"\d": "[0-9]", r"\D": "[^0-9]", r"\w": "[0-9A-Za-z_]", r"\W": "[^0-9A
 _TOKEN = re.compile(r"\{(?P<few>\d*),?(?P<many>\d*)\}|\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|.", re.DOTALL)
 
 
+@lru_cache(maxsize=512)
 def _states(pattern: str) -> int:
     """Estimates the number of states of a pattern's automaton.
 

@@ -14,7 +14,6 @@ from leadhand.models.json_schema import (
     DEEPEST,
     Judge,
     TooLarge,
-    fits,
     properties_of,
     schema_of,
     supported,
@@ -86,60 +85,83 @@ def _fit(schema: _Schema, value: JsonValue) -> tuple[JsonValue, str | None]:
     """Converts a value by its schema; returns it, and what is wrong with it."""
     if not schema:
         return value, None
-    compared = supported(schema)
-    converted = _converted(compared, value, compared, 0)
+    compared, converted = supported(schema), value
     try:
+        converted = _Conversion(compared).apply(compared, value, 0)
         found = Judge().misfits(compared, converted, most=1)
     except TooLarge:  # the server that declared the tool compares it
         return converted, None
     return (value, str(found[0])) if found else (converted, None)
 
 
-def _converted(schema: Any, value: Any, whole: Any, depth: int) -> Any:
-    """The value with texts, numbers and true or false converted to the types of the schema."""
-    if depth > DEEPEST or not isinstance(schema, dict) or "enum" in schema or "const" in schema:
-        return value
-    if isinstance(reference := schema.get("$ref"), str):
-        _, place, name = reference.split("/")
-        value = _converted(whole[place][name], value, whole, depth + 1)
-    kinds = schema.get("type")
-    for kind in kinds if isinstance(kinds, list) else [kinds]:
-        if fits({"type": kinds}, value) or kind not in _CONVERTED:
-            continue
-        with suppress(ValidationError):
-            return _adapter(kind).validate_python(value)
-    for one in schema.get("allOf", ()):
-        value = _converted(one, value, whole, depth + 1)
-    for name in ("anyOf", "oneOf"):
-        value = _as_member(schema.get(name, ()), value, whole, depth)
-    return _converted_within(schema, value, whole, depth + 1)
+class _Conversion:
+    """Converts texts, numbers and true or false in a value to the types of a schema."""
 
+    def __init__(self, whole: Any) -> None:
+        self._whole = whole
+        self._judge = Judge()
+        self._fits = self._judge.comparison(whole)
 
-def _as_member(members: Any, value: Any, whole: Any, depth: int) -> Any:
-    """The value as the first member of a union that accepts it as it is, or else converted."""
-    definitions = {name: whole[name] for name in ("$defs", "definitions") if name in whole}
-    schemas = [{**definitions, **one} for one in members if isinstance(one, dict)]
-    if any(fits(one, value) for one in schemas):
-        return value
-    tried = ((one, _converted(one, value, whole, depth + 1)) for one in schemas)
-    return next((found for one, found in tried if fits(one, found)), value)
+    def apply(self, schema: Any, value: Any, depth: int) -> Any:
+        """Return a value converted by a part of the schema. Raises TooLarge."""
+        self._judge.spend(None, 1)
+        if depth > DEEPEST or not isinstance(schema, dict):
+            return value
+        if isinstance(reference := schema.get("$ref"), str):
+            _, place, name = reference.split("/")
+            value = self.apply(self._whole[place][name], value, depth + 1)
+        if "enum" in schema or "const" in schema:
+            return self._as_listed([*schema.get("enum", ()), schema.get("const")], value)
+        value = self._of_type(schema.get("type", []), value)
+        for one in schema.get("allOf", ()):
+            value = self.apply(one, value, depth + 1)
+        for name in ("anyOf", "oneOf"):
+            value = self._as_member(schema.get(name, ()), value, depth)
+        return self._within(schema, value, depth + 1)
 
+    def _of_type(self, given: Any, value: Any) -> Any:
+        kinds = given if isinstance(given, list) else [given]
+        if kinds and not self._fits({"type": kinds}, value):
+            for kind in filter(_CONVERTED.__contains__, kinds):
+                with suppress(ValidationError):
+                    return _adapter(kind).validate_python(value)
+        return _whole(value) if "integer" in kinds and "number" not in kinds else value
 
-def _converted_within(schema: dict[str, Any], value: Any, whole: Any, depth: int) -> Any:
-    """The value with its items or fields converted."""
-    if isinstance(value, list):
-        first = schema.get("prefixItems", ())
-        return [
-            _converted(first[n] if n < len(first) else schema.get("items"), one, whole, depth)
-            for n, one in enumerate(value)
-        ]
-    if isinstance(value, dict):
+    def _as_listed(self, values: list[Any], value: Any) -> Any:
+        """The value as the whole number of a list that equals it."""
+        self._judge.spend(None, len(values))
+        whole = _whole(value)
+        is_listed = any(type(one) is int and one == whole for one in values)
+        return whole if type(whole) is int and is_listed else value
+
+    def _as_member(self, members: Any, value: Any, depth: int) -> Any:
+        """The value as the first member of a union that accepts it as it is, or else converted."""
+        schemas = [one for one in members if isinstance(one, dict)]
+        accepting = next((one for one in schemas if self._fits(one, value)), None)
+        if accepting is not None:
+            return self.apply(accepting, value, depth + 1)
+        tried = ((one, self.apply(one, value, depth + 1)) for one in schemas)
+        return next((found for one, found in tried if self._fits(one, found)), value)
+
+    def _within(self, schema: dict[str, Any], value: Any, depth: int) -> Any:
+        """The value with its items or fields converted."""
+        if isinstance(value, list) and ("items" in schema or "prefixItems" in schema):
+            first = schema.get("prefixItems", ())
+            return [
+                self.apply(first[n] if n < len(first) else schema.get("items"), one, depth)
+                for n, one in enumerate(value)
+            ]
         known, others = schema.get("properties", {}), schema.get("additionalProperties")
-        return {
-            name: _converted(known.get(name, others), one, whole, depth)
-            for name, one in value.items()
-        }
-    return value
+        if isinstance(value, dict) and (known or others):
+            return {
+                name: self.apply(known.get(name, others), one, depth) for name, one in value.items()
+            }
+        return value
+
+
+def _whole(value: Any) -> Any:
+    """A number without a fraction as an integer, which JSON does not tell from it."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 @cache

@@ -220,6 +220,52 @@ def test_an_error_about_a_limit_has_no_value() -> None:
     assert len(wrong) < 300
 
 
+@pytest.mark.parametrize(
+    ("schema", "value", "wanted"),
+    [
+        ({"type": "integer"}, 3.0, 3), ({"type": "number"}, 3.0, 3.0), ({}, 3.0, 3.0),
+        ({"type": ["integer", "null"]}, 3.0, 3), ({"type": ["number", "integer"]}, 3.0, 3.0),
+        ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, 3.0, 3),
+        ({"oneOf": [{"type": "null"}, {"$ref": "#/$defs/n"}], "$defs": {"n": {"const": 3}}},
+         3.0, 3),
+        ({"type": "array", "items": {"type": "integer"}}, [3.0, "4"], [3, 4]),
+        ({"anyOf": [{"items": {"type": "integer"}}]}, [3.0], [3]),
+        ({"properties": {"a": {"type": "integer"}}}, {"a": 3.0, "b": 3.0}, {"a": 3, "b": 3.0}),
+        ({"enum": [1, 3]}, 3.0, 3), ({"enum": [3.0]}, 3.0, 3.0), ({"enum": [True]}, 1.0, None),
+        ({"type": "integer", "enum": [3]}, 3.0, 3), ({"const": 3}, 3.0, 3),
+    ],
+)  # fmt: skip
+def test_a_whole_number_is_an_integer_in_the_call(schema: Any, value: Any, wanted: Any) -> None:
+    found, _ = convert({"properties": {"n": schema}}, {"n": value})
+    assert repr(found.get("n")) == repr(wanted)
+
+
+_DOUBLING = {f"a{n}": {"anyOf": [{"$ref": f"#/$defs/a{n + 1}"}] * 2} for n in range(9)}
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"allOf": [{"items": {}}] * 20}, [0] * 20_000),
+        ({"allOf": [{"additionalProperties": {}}] * 20}, {str(n): 0 for n in range(20_000)}),
+        ({"allOf": [{"uniqueItems": True}] * 30}, list(range(20_000))),
+        ({"allOf": [{"enum": [[0] * 900] * 99}] * 9}, [0] * 899 + [1]),
+        ({"allOf": [{"properties": dict.fromkeys(map(str, range(9_000)), True)}] * 20}, {}),
+    ],
+    ids=["items", "fields", "unique", "enum", "properties"],
+)  # fmt: skip
+def test_a_comparison_is_bounded(schema: Any, value: Any) -> None:
+    with pytest.raises(TooLarge):
+        Judge().misfits(schema, value)
+
+
+def test_all_comparisons_of_a_conversion_together_are_bounded() -> None:
+    definitions = _DOUBLING | {"a9": {"type": "integer"}}
+    schema: Any = {"items": {"$ref": "#/$defs/a0"}, "$defs": definitions}
+    given = {"n": ["1"] * 99}
+    assert convert({"properties": {"n": schema}}, given) == (given, None)
+
+
 _ANY: list[Any] = [
     None, True, 0, -1, 1.5, 1e300, "", "x", "(", "integer", [], [None], [1, 1], ["x"], ["x", "x"],
     [{}], [[]], [{"$ref": []}], {}, {"a": 1}, {"a": {"oneOf": []}}, {"$ref": {}}, "#", "#/$defs",
