@@ -7,12 +7,14 @@ if the session's `copy` or `prepare` has brought them; what checks leave there i
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
+import stat
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -155,7 +157,7 @@ class _CleanFolder:
 
     def set_to(self, digest: str) -> None:
         """Give the folder a state of the working folder, and what is prepared for that."""
-        if not (self.is_kept and self._prepared_file.exists()):
+        if not (self.is_kept and self._is_as_prepared()):
             self.remove()
         self._restore(digest)
         if self.is_kept and not is_prepared(self._path, self._preparation()):
@@ -176,7 +178,8 @@ class _CleanFolder:
             self.remove()
             raise NotClean(failed.reason.text if failed.reason else failed.text)
         tree = self._restore(digest, removes=False)
-        self._prepared_file.write_text(json.dumps(tree.untracked()))
+        kept = tree.untracked()
+        self._prepared_file.write_text(json.dumps([kept, self._state_of(kept)]))
 
     def _preparation(self) -> str:
         return preparation(
@@ -185,8 +188,29 @@ class _CleanFolder:
 
     @property
     def _prepared_file(self) -> Path:
-        """The file that names what was prepared; what else is in no state is removed."""
+        """The file that names what was prepared, with its state; else what is in no state goes."""
         return self._home / "prepared.json"
+
+    def _is_as_prepared(self) -> bool:
+        """Whether what was prepared is as it was then: code of the work has run beside it."""
+        try:
+            kept, state = json.loads(self._prepared_file.read_text())
+            return bool(state == self._state_of(kept))
+        except (OSError, ValueError):
+            return False
+
+    def _state_of(self, kept: Sequence[str]) -> str:
+        """A digest of names, sizes and times, of which code of the work cannot set the last."""
+        mixed = hashlib.sha256()
+        for name in kept:
+            top = self._snapshot_folder / name
+            within = sorted(top.rglob("*")) if top.is_dir() and not top.is_symlink() else ()
+            for path in (top, *within):
+                facts = path.lstat()
+                is_folder = stat.S_ISDIR(facts.st_mode)
+                times = "" if is_folder else f"{facts.st_size} {facts.st_ctime_ns}"
+                mixed.update(f"{path} {facts.st_mode} {times}\0".encode(errors="surrogateescape"))
+        return mixed.hexdigest()
 
     def _restore(self, digest: str, *, removes: bool = True) -> Worktree:
         self._make()
@@ -203,9 +227,10 @@ class _CleanFolder:
 
     def _remove_left(self, tree: Worktree) -> None:
         """Remove what earlier checks have left in ignored files."""
-        kept = tuple(json.loads(self._prepared_file.read_text()))
+        kept, _ = json.loads(self._prepared_file.read_text())
+        folders = tuple(one for one in kept if one.endswith("/"))
         for name in tree.untracked():
-            if not name.startswith(kept):
+            if name not in kept and not name.startswith(folders):
                 path = self._snapshot_folder / name
                 shutil.rmtree(path) if name.endswith("/") else path.unlink(missing_ok=True)
 

@@ -402,6 +402,30 @@ def test_clean_folder_is_prepared_once_for_each_state_of_the_lock_files(
     assert not (repo.parent / "spill" / session / "clean").exists()
 
 
+def test_what_checks_plant_in_what_was_prepared_is_not_there_for_the_next(
+    sessions: Sessions, repo: Path
+) -> None:
+    """Nor a file with a name that begins as that of a prepared one."""
+    repo.joinpath(".gitignore").write_text("venv/\nconf*\n")
+    git(repo, "commit", "-qam", "Ignore")
+    count = repo.parent / "count"
+    check = (
+        "test ! -e venv/evil && grep -qx good venv/lib && test -e conf && test ! -e conftest.py"
+        " && touch conftest.py && if test $(wc -l < n) = 1; then touch -r venv/lib time;"
+        " echo evil > venv/lib; touch -r time venv/lib; false; fi && test $(wc -l < n) = 3"
+    )
+    session = submit(
+        sessions, repo, "", doer={"command": "echo >> n"}, max_iterations=3, baseline=False,
+        checkers=[{"name": "c", "command": check, "clean": True}],
+        worktree={
+            "prepare": f"echo >> {count}; mkdir -p venv; echo good > venv/lib; touch conf"
+        },
+    )  # fmt: skip
+    assert sessions.status(session) == "completed", sessions.reason(session)
+    # In the worktree; in the clean folder at first, and after the first check.
+    assert len(count.read_text().splitlines()) == 3
+
+
 MOVES = {
     "commits": ("git commit -qam x", {"the branch", "the index"}),
     "switches": ("git checkout -qb other-$$; git commit -qam x", {"HEAD", "the index"}),
