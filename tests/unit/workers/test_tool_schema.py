@@ -262,7 +262,7 @@ def test_a_comparison_is_bounded(schema: Any, value: Any) -> None:
 def test_all_comparisons_of_a_conversion_together_are_bounded() -> None:
     definitions = _DOUBLING | {"a9": {"type": "integer"}}
     schema: Any = {"items": {"$ref": "#/$defs/a0"}, "$defs": definitions}
-    given = {"n": ["1"] * 99}
+    given: Any = {"n": ["1"] * 99}
     assert convert({"properties": {"n": schema}}, given) == (given, None)
 
 
@@ -283,7 +283,8 @@ def test_no_value_of_a_keyword_stops_a_comparison(keyword: str) -> None:
         part: Any = {keyword: limit}
         schema: Any = {"$defs": definitions, **part, "properties": {"a": part}, "anyOf": [part]}
         schema |= part
-        for value in (3.0, [1, "1"], {"a": 1}):
+        values: list[Any] = [3.0, [1, "1"], {"a": 1}]
+        for value in values:
             with suppress(TooLarge):
                 Judge().misfits(schema, value)
             convert({"properties": {"n": schema}}, {"n": value})
