@@ -63,6 +63,16 @@ UNMEASURED = (
 )  # fmt: skip
 
 
+#: Tests that are marked slow: by file and name, of one parameter or of all.
+NIGHTLY = frozenset((TESTS / "nightly.txt").read_text().splitlines())
+
+
+def is_nightly(item: pytest.Item) -> bool:
+    """Whether a test is left out of `make test`."""
+    name = item.nodeid.removeprefix("tests/")
+    return name in NIGHTLY or name.partition("[")[0] in NIGHTLY
+
+
 def is_unmeasured(path: Path) -> bool:
     """Whether coverage leaves out the tests of this file."""
     folder = path.relative_to(TESTS).parent if path.is_relative_to(TESTS) else Path()
@@ -71,10 +81,12 @@ def is_unmeasured(path: Path) -> bool:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
-    """Mark tests before -m selects: unmeasured ones, those of servers. Then order the selection."""
+    """Mark tests before -m selects them: unmeasured, nightly, those of servers. Then order them."""
     for item in items:
         if servers.is_marked(item.path):
             item.add_marker("server")
+        if is_nightly(item):
+            item.add_marker("slow")
         if is_unmeasured(item.path) or item.get_closest_marker("faults"):
             item.add_marker("no_cover")
     yield

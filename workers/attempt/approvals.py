@@ -66,7 +66,9 @@ def settle_or_ask(
     )
     digest, given = tree.snapshot(), work.grant.given
     if given is None:
-        return Asked(_seen(engine, work, tree, digest, secrets) if digest else None)
+        seen = _seen(engine, work, tree, digest, secrets) if digest else None
+        # Without any work and check, the question is about something else.
+        return Asked(None if seen is None or (seen.files is None and not seen.checks) else seen)
     before = SeenWork.model_validate_json(given.seen).digest
     outcome = Outcome.model_validate_json(given.outcome)
     if digest is None:

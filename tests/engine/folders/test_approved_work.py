@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from tests.unit.workers.folders.repositories import git, make_repository
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
 ANSWER = "go on"
+TASK = {"id": "one", "title": "Write it", "description": "Write it."}
 
 
 @pytest.fixture
@@ -30,7 +32,10 @@ def repo(tmp_path: Path) -> Path:
     repo = make_repository(tmp_path / "repo")
     git(repo, "reset", "-q", "--hard")
     agent = '[agents.writer]\ncommand = ["sh", "-c", "echo work > a.txt"]\n'
-    (tmp_path / "agents.toml").write_text(agent)
+    draft = tmp_path / "draft.json"
+    draft.write_text(json.dumps({"tasks": [TASK]}))
+    lead = f'[agents.lead]\ncommand = ["sh", "-c", "echo looked > seen.txt; cat {draft}"]\n'
+    (tmp_path / "agents.toml").write_text(agent + lead)
     return repo
 
 
@@ -128,11 +133,10 @@ def test_answer_is_asked_for_once_more_where_the_work_has_changed_and_is_contest
 def test_plan_that_was_edited_keeps_its_edits_where_its_approval_is_asked_for_once_more(
     sessions: Sessions, repo: Path
 ) -> None:
-    task = {"id": "one", "title": "Write it", "description": "Write it."}
     given = {
         "kind": "plan",
         "request": "Write",
-        "tasks": [task],
+        "agent": "lead",
         "cwd": str(repo),
         "checkers": ["true"],
     }
@@ -140,7 +144,7 @@ def test_plan_that_was_edited_keeps_its_edits_where_its_approval_is_asked_for_on
     plans = sessions.engine.plans
     first = plans.view(session)
     assert "State of the folder: git:" in str(first.question)
-    added = {"op": "add", "task": {**task, "id": "two"}}
+    added = {"op": "add", "task": {**TASK, "id": "two"}}
     plans.edit(session, PlanEdit.model_validate({"operations": [added]}), version=None, by="kim")
     (repo / "one.txt").write_text("saved\n")
     for state in ("refining", "ended"):

@@ -40,9 +40,12 @@ def test_all_that_keeps_a_flow_from_being_run_is_told(engine: Engine, tmp_path: 
     inner = {"steps": [llm(agentType="able")], "inputs": {"a": None}}
     given: Any = {"steps": steps, "flows": {"inner": inner}, "place": "far"}
     told = engine.flow_checks.check(given)
+    assert [fault.path for fault in told.faults] == ["steps[6].surprise"], "fields come first"
+    del steps[6]["surprise"]
+    told = engine.flow_checks.check(given)
     assert not told.valid
     assert [fault.path for fault in told.faults] == [
-        "steps[6].surprise", "steps[0]", "steps[2].commandName", "steps[3].markdownFile",
+        "steps[0]", "steps[2].commandName", "steps[3].markdownFile",
         "steps[5].flowNames", "place", "steps[0].agentType", "steps[1].agentType",
         "steps[4].tool", "steps[5].inputs.b", "steps[5].inputs.a",
     ]  # fmt: skip

@@ -53,3 +53,11 @@ def test_no_test_is_lost_when_there_are_few(workers: int, short: int) -> None:
 def test_tests_that_are_listed_as_long_exist() -> None:
     for file, name in SECONDS:
         assert f"\ndef {name}(" in (TESTS / file).read_text(encoding="utf-8"), name
+
+
+def test_each_nightly_test_exists() -> None:
+    lines = (TESTS / "nightly.txt").read_text().splitlines()
+    named = [line.partition("[")[0].partition("::") for line in lines if not line.startswith("#")]
+    assert [
+        (file, name) for file, _, name in named if f"def {name}(" not in (TESTS / file).read_text()
+    ] == []
