@@ -42,7 +42,7 @@ READ = frozenset({Scope.READ})
 def test_stored_token_record_grants_nothing(shelf, tokens):
     made = tokens.create("ci", READ)
     [kept] = shelf.all().values()
-    assert made.token.rpartition("_")[2] not in kept
+    assert made.token.split("_", 2)[2] not in kept
     assert made.token.split("_", 2)[2] not in kept
     digest = json.loads(kept)["token"]["digest"]
     for guess in (digest, kept, made.id, f"lht_{made.id}", f"lht_{made.id}_", f"lht_{made.id}_x",

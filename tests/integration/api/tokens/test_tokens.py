@@ -101,7 +101,7 @@ def test_create_token_is_idempotent_by_key(engine, client, redis_client):
     assert (other.status_code, other.json["field"]) == (422, "Idempotency-Key")
     kept = [redis_client.get(key) for key in redis_client.scan_iter("lh:token-key:*")]
     assert kept
-    assert first.json["token"].rpartition("_")[2] not in str(kept)
+    assert first.json["token"].split("_", 2)[2] not in str(kept)
     # What was revoked does not come back under its key: that is free again.
     engine.tokens.revoke(first.json["id"])
     anew = client.post("/v1/tokens", json=wish, headers=admin)
