@@ -22,6 +22,7 @@ FAULTS = (
         "park",
         "step.given, step.answered_by = nil, nil",
         "step.answered_by = nil",
+        seed=796,
     ),
     Fault(
         "an answer is accepted after its deadline",

@@ -23,7 +23,7 @@ FAULTS = (
         "lib/steps/retries",
         "busy.tries or not may_start",
         "busy.tries",
-        seed=50,
+        seed=502,
     ),
     Fault(
         "back-off does not grow",
