@@ -15,7 +15,7 @@ from typing import NamedTuple, cast
 import pytest
 
 from tests.effort import few_or_all, seeds
-from tests.engine.folders.test_fork_worktree import Sessions
+from tests.engine.folders.sessions import Sessions
 from tests.unit.workers.folders.repositories import git
 
 pytestmark = [

@@ -5,13 +5,12 @@ from __future__ import annotations
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from leadhand.models.views.folder import OwnFolderView, RecheckView
-from tests.engine.folders.test_fork_worktree import Sessions
+from tests.engine.folders.sessions import Sessions
 from tests.unit.workers.folders.repositories import git, make_repository
 from workers.workspaces.layout import Shelf
 
@@ -80,13 +79,6 @@ def codes(repo: Repository, session: str) -> list[str]:
         found.append(reason.code)
         reason = reason.beneath
     return found
-
-
-@pytest.fixture
-def sessions(store_url: str, tmp_path: Path) -> Iterator[Sessions]:
-    sessions = Sessions(store_url, tmp_path)
-    yield sessions
-    sessions.attempts.close()
 
 
 @pytest.fixture

@@ -4,27 +4,19 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from leadhand.models.plans import PlanEdit
 from leadhand.models.views.explain import QuestionView
-from tests.engine.folders.test_fork_worktree import Sessions
+from tests.engine.folders.sessions import Sessions
 from tests.unit.workers.folders.repositories import git, make_repository
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
 ANSWER = "go on"
 TASK = {"id": "one", "title": "Write it", "description": "Write it."}
-
-
-@pytest.fixture
-def sessions(store_url: str, tmp_path: Path) -> Iterator[Sessions]:
-    sessions = Sessions(store_url, tmp_path)
-    yield sessions
-    sessions.attempts.close()
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,17 +10,10 @@ import pytest
 from app.security import step_tokens
 from leadhand.cli.render.result_text import loop_summary
 from leadhand.models.views.result import Evidence
-from tests.engine.folders.test_fork_worktree import Sessions
+from tests.engine.folders.sessions import Sessions
 from tests.unit.workers.folders.repositories import git, make_repository
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
-
-
-@pytest.fixture
-def sessions(store_url: str, tmp_path: Path) -> Iterator[Sessions]:
-    sessions = Sessions(store_url, tmp_path)
-    yield sessions
-    sessions.attempts.close()
 
 
 @pytest.fixture

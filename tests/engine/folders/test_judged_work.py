@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ import pytest
 from app.domain.ids import SessionRef
 from app.errors import InvalidDocument
 from leadhand.models.views.result import ChangedByCheckers
-from tests.engine.folders.test_fork_worktree import DOCUMENT, Sessions
+from tests.engine.folders.sessions import DOCUMENT, Sessions
 from tests.unit.workers.folders.repositories import git, make_repository
 from tests.waiting import wait_until
 from workers.attempt.settle import Settler
@@ -24,13 +23,6 @@ from workers.workspaces.own_folders import Home, discard_folder
 from workers.workspaces.rescue import WorktreeRescue
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
-
-
-@pytest.fixture
-def sessions(store_url: str, tmp_path: Path) -> Iterator[Sessions]:
-    sessions = Sessions(store_url, tmp_path)
-    yield sessions
-    sessions.attempts.close()
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine.folders.test_fork_worktree import Sessions
+from tests.engine.folders.sessions import Sessions
 from tests.unit.workers.folders.repositories import git
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome
 from app.domain.reasons import ReasonCode
 from leadhand.models.documents import Protected
-from tests.engine.folders.test_fork_worktree import Sessions
+from tests.engine.folders.sessions import Sessions
 from tests.unit.workers.folders.repositories import git, make_repository
 from workers.folders import protected
 from workers.folders.protected import ProtectedFolder, Protection, Records, Taken
@@ -22,13 +21,6 @@ from workers.processes.exit_outcome import failed_outcome
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
 PROTECTED = ["tests/", "conftest.py", "pytest.ini"]
-
-
-@pytest.fixture
-def sessions(store_url: str, tmp_path: Path) -> Iterator[Sessions]:
-    sessions = Sessions(store_url, tmp_path)
-    yield sessions
-    sessions.attempts.close()
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from app.domain.outcomes import Outcome
 from app.domain.records import Grant
 from app.operations.attempts import Attempts
 from leadhand.models.views.result import ChangedFiles
-from tests.engine.folders.test_fork_worktree import DOCUMENT, Sessions
+from tests.engine.folders.sessions import DOCUMENT, Sessions
 from tests.unit.workers.folders.repositories import git, make_repository
 from workers.attempt.settle import Settler
 
@@ -24,13 +23,6 @@ DOER = {"command": "echo x >> ../starts; echo work > a.txt; echo I wrote a.txt"}
 #: A person saves a file while this check runs: the first time, or each time.
 SAVES_ONCE = "test -e ../saved || { touch ../saved; echo mine >> one.txt; }"
 SAVES_EACH_TIME = "echo mine >> one.txt"
-
-
-@pytest.fixture
-def sessions(store_url: str, tmp_path: Path) -> Iterator[Sessions]:
-    sessions = Sessions(store_url, tmp_path)
-    yield sessions
-    sessions.attempts.close()
 
 
 @pytest.fixture
