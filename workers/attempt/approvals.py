@@ -20,7 +20,7 @@ from app.operations.attempts import Work
 from app.redaction import without_keys
 from leadhand.models.text import list_first
 from leadhand.models.views.explain import CheckSeen, SeenWork
-from workers.folders.work_diff import SNAPSHOTS, left_out
+from workers.folders.work_diff import session_tree
 from workers.folders.worktree import Worktree
 from workers.processes.exit_outcome import failed_outcome
 
@@ -56,14 +56,8 @@ def settle_or_ask(
     """
     if "binds" not in work.inputs or work.cwd is None:
         return Asked(None)
-    spill = Path(engine.settings.spill) / work.ref.id / SNAPSHOTS
-    tree = Worktree(
-        top or work.cwd,
-        spill,
-        is_own=top is not None,
-        most=engine.settings.copy_max,
-        leave_out=left_out(work.inputs),
-    )
+    settings = engine.settings
+    tree = session_tree(work, Path(settings.spill), top, most=settings.copy_max)
     digest, given = tree.snapshot(), work.grant.given
     if given is None:
         seen = _seen(engine, work, tree, digest, secrets) if digest else None

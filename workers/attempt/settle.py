@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from app.domain.outcomes import Outcome, Usage
 from app.domain.reasons import Reason, ReasonCode
@@ -160,13 +160,15 @@ class Settler:
         """
         why = why or str(lease.why)
         seen = look if lease.ours else None
-        seen_now: dict[str, Any] = {}
+        release = partial(
+            self._engine.attempts.release, lease.ref, lease.grant, why=why, usage=usage
+        )
         if seen is not None:  # a person may have changed the work before this attempt
-            seen_now = {"digest": seen.digest(), "changed": seen.changed, "worked": seen.work}
+            digest, changed = seen.digest(), seen.changed
+            release = partial(release, digest=digest, changed=changed, worked=seen.work)
         log.info("step handed back", extra={"why": why})
         sent = time.monotonic()
-        release = partial(self._engine.attempts.release, why=why, usage=usage)
-        answer = retry_while_away(lambda: release(lease.ref, lease.grant, **seen_now), lease)
+        answer = retry_while_away(release, lease)
         return None if answer is None else Settled(answer.model_copy(update={"hints": ()}), sent)
 
 

@@ -29,7 +29,7 @@ from app.truncate import cut
 from leadhand.models.text import list_first
 from workers.folders.git_state import GitState
 from workers.folders.judging_files import IgnoredFiles, judging_files
-from workers.folders.work_diff import SNAPSHOTS, does_work, left_out, pack_diff
+from workers.folders.work_diff import does_work, pack_diff, session_tree
 from workers.folders.worktree import SnapshotLost, Worktree
 
 log = logging.getLogger(__name__)
@@ -65,7 +65,6 @@ class CheckRound:
     def __init__(
         self,
         tree: Worktree,
-        shelf: Path,
         work: str,
         address: str,
         *,
@@ -86,8 +85,8 @@ class CheckRound:
         self._judging = judging_files([*(changed or ()), *ignored])
         self._work = work
         self._address = address
-        self._marker, self._stale = shelf / _ROUND, shelf / _STALE
-        self._earlier = shelf / _EARLIER
+        self._marker, self._stale = tree.shelf / _ROUND, tree.shelf / _STALE
+        self._earlier = tree.shelf / _EARLIER
         self._own = own
         self.patch: str | None = None
         self.why_not: Literal["slow", "unreadable", "other_host"] | None = None
@@ -305,11 +304,11 @@ class LoneCheck:
     #: For the settle, as of a doer's look.
     changed, work = False, None
 
-    def __init__(self, tree: Worktree, shelf: Path, address: str, *, own: bool, cwd: Path) -> None:
-        self._round = partial(_LoneRound, tree, shelf, own=own, cwd=cwd, address=address)
+    def __init__(self, tree: Worktree, address: str, *, own: bool, cwd: Path) -> None:
+        self._round = partial(_LoneRound, tree, own=own, cwd=cwd, address=address)
         self._tree, self._cwd = tree, cwd
         self.patch: str | None = None
-        begun = shelf / _LONE
+        begun = tree.shelf / _LONE
         self._before = self._begun_before(begun, address)
         if self._before is not None and tree.knows(self._before):
             self._round(work=self._before)  # what an attempt that was killed has left
@@ -356,16 +355,8 @@ def is_lone(work: Work) -> bool:
 
 def lone_check(work: Work, spill: Path, top: Path | None, *, most: int) -> LoneCheck:
     """Takes a snapshot of the folder before a check that no judge follows."""
-    shelf = spill / work.ref.id / SNAPSHOTS
-    tree = Worktree(
-        top or Path(str(work.cwd)),
-        shelf,
-        is_own=top is not None,
-        most=most,
-        leave_out=left_out(work.inputs),
-    )
-    cwd = Path(str(work.cwd))
-    return LoneCheck(tree, shelf, work.grant.address, own=top is not None, cwd=cwd)
+    tree, cwd = session_tree(work, spill, top, most=most), Path(str(work.cwd))
+    return LoneCheck(tree, work.grant.address, own=top is not None, cwd=cwd)
 
 
 def is_isolated(work: Work) -> bool:
@@ -377,9 +368,8 @@ def is_isolated(work: Work) -> bool:
 
 def isolate(work: Work, spill: Path, top: Path | None, recorded: str | None) -> Isolation:
     """Puts the recorded work back into a folder of the session's own, for an isolated check."""
-    shelf, at = spill / work.ref.id / SNAPSHOTS, work.grant.address
-    tree = Worktree(top or Path(str(work.cwd)), shelf, is_own=top is not None)
-    return Isolation(tree, shelf, recorded or "", at, own=top is not None, cwd=work.cwd)
+    tree, at = session_tree(work, spill, top), work.grant.address
+    return Isolation(tree, recorded or "", at, own=top is not None, cwd=work.cwd)
 
 
 def _changed(tree: Worktree, base: str | None, work: str) -> list[str] | None:
@@ -391,8 +381,7 @@ def _changed(tree: Worktree, base: str | None, work: str) -> list[str] | None:
 
 def diff_of_loop(work: Work, state: FolderState, spill: Path, top: Path | None) -> str:
     """Returns the diff of all work since a loop's run began; '' if a state is unknown."""
-    tree = Worktree(top or Path(str(work.cwd)), spill / work.ref.id / SNAPSHOTS)
-    return tree.patch(state.base, state.work) or ""
+    return session_tree(work, spill, top).patch(state.base, state.work) or ""
 
 
 def compare_round(
@@ -406,14 +395,12 @@ def compare_round(
     recorded = state.work
     if work.cwd is None or recorded is None or not recorded.startswith("git:"):
         return None
-    shelf = spill / work.ref.id / SNAPSHOTS
-    tree = Worktree(top or work.cwd, shelf, is_own=top is not None)
+    tree = session_tree(work, spill, top)
     ignored = IgnoredFiles(tree, loop_run_of(work.grant.address))
     own = top is not None and not work.grant.compare
     changed = _changed(tree, state.base, recorded)
     found = CheckRound(
         tree,
-        shelf,
         recorded,
         work.grant.address,
         own=own,

@@ -12,7 +12,6 @@ import json
 import logging
 import time
 from collections.abc import Collection, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -136,21 +135,31 @@ def start_diff(
     worktree or copy, which the folder may be within. A folder in no repository may have at most
     `most` bytes.
     """
-    assert work.cwd is not None
-    shelf = spill / work.ref.id / SNAPSHOTS
     keeps = does_work(work)
-    take = partial(
-        Worktree, shelf=shelf, is_own=top is not None, most=most, leave_out=left_out(work.inputs)
-    )
-    whole = None if top is None or top == work.cwd else take(top)
+    whole = None if top is None or top == work.cwd else session_tree(work, spill, top, most=most)
     return Look(
-        take(work.cwd),
+        session_tree(work, spill, top, folder=work.cwd, most=most),
         work.grant.address,
         left,
         keeps=keeps,
         target=target,
         whole=whole,
     )
+
+
+def session_tree(
+    work: Work,
+    spill: Path,
+    top: Path | None,
+    *,
+    folder: Path | None = None,
+    most: int | None = None,
+) -> Worktree:
+    """Returns the session's snapshots of a folder: by default of its own (`top`), or of `cwd`."""
+    where = folder or top or work.cwd
+    assert where is not None
+    shelf, by_products = spill / work.ref.id / SNAPSHOTS, left_out(work.inputs)
+    return Worktree(where, shelf, is_own=top is not None, most=most, leave_out=by_products)
 
 
 def left_out(inputs: Mapping[str, JsonValue]) -> list[str] | None:
