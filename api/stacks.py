@@ -160,7 +160,7 @@ def _stack_of(engine: Engine, call: Call, asked: StackQuery) -> str:
             stack = agent_stack(stack, asked.agent_session)
         except ValueError as error:
             raise InvalidDocument("stack", stack, str(error)) from None
-    StackRights(engine).check(stack)
+    _check_rights(engine, stack)
     return stack
 
 
@@ -184,48 +184,45 @@ def _about_named(engine: Engine, call: Call) -> StackCall:
     return StackCall(name, workflow, current_visitor(), call.key, owner_of(name))
 
 
-class StackRights:
-    """Checks the names of stacks in a body's requests; others may use all."""
+def _check_rights(engine: Engine, stack: str) -> None:
+    """Raises Refused unless the request's caller may use the stack of this name.
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._reads = engine.store.part(StackReads)
+    A body may use those of its session's folder and those that its session made; others all.
+    """
+    caller = current_caller()
+    if caller is None:
+        return
+    head = engine.store.part(StackReads).heads([stack])[0][0]
+    of_folder = _OF_FOLDER.match(stack)
+    if of_folder is None:
+        # One that is unused becomes the session's own by its first change.
+        allowed = not head or head.get("made_by") == caller.session
+    else:
+        # Otherwise a body could make the stack of another folder before that has one.
+        allowed = _is_of_its_folder(engine, caller.session, of_folder[0], head)
+    if not allowed:
+        what = f"stack {stack!r} is not of the folder of session {caller.session!r}"
+        hint = "use the stack of the session's folder, or a new one with another name"
+        raise forbidden(f"{what}, and the session has not made it", hint=hint)
 
-    def check(self, stack: str) -> None:
-        """Raises Refused unless the request's caller may use the stack of this name."""
-        caller = current_caller()
-        if caller is None:
-            return
-        head = self._reads.heads([stack])[0][0]
-        of_folder = _OF_FOLDER.match(stack)
-        if of_folder is None:
-            # One that is unused becomes the session's own by its first change.
-            allowed = not head or head.get("made_by") == caller.session
-        else:
-            # Otherwise a body could make the stack of another folder before that has one.
-            allowed = self._is_of_its_folder(caller.session, of_folder[0], head)
-        if not allowed:
-            what = f"stack {stack!r} is not of the folder of session {caller.session!r}"
-            hint = "use the stack of the session's folder, or a new one with another name"
-            raise forbidden(f"{what}, and the session has not made it", hint=hint)
 
-    def _is_of_its_folder(self, session: str, stack: str, head: dict[str, str]) -> bool:
-        """Whether a stack is that of a session's working folder, or of one beneath it."""
-        ref = self._engine.registry.ref(session)
-        fields = self._engine.store.values(ref, "session", ["cwd", "place"])
-        cwd, place = fields.get("cwd", ""), fields.get("place", "")
-        if not cwd:
-            return False
-        hosts = (one.host for one in self._engine.fleet.inventories() if one.place == place)
-        places = {place, *map(place_of_host, hosts)}
-        folders = {cwd, os.path.realpath(cwd)}
-        named = [(folder, one) for folder in folders for one in places]
-        named += [
-            (folder, one)
-            for folder, one in ((head.get("folder"), head.get("place")), *_of_start())
-            if folder and one in places and any(_is_within(folder, above) for above in folders)
-        ]
-        return any(folder_stack(one, folder) == stack for folder, one in named if one)
+def _is_of_its_folder(engine: Engine, session: str, stack: str, head: dict[str, str]) -> bool:
+    """Whether a stack is that of a session's working folder, or of one beneath it."""
+    ref = engine.registry.ref(session)
+    fields = engine.store.values(ref, "session", ["cwd", "place"])
+    cwd, place = fields.get("cwd", ""), fields.get("place", "")
+    if not cwd:
+        return False
+    hosts = (one.host for one in engine.fleet.inventories() if one.place == place)
+    places = {place, *map(place_of_host, hosts)}
+    folders = {cwd, os.path.realpath(cwd)}
+    named = [(folder, one) for folder in folders for one in places]
+    named += [
+        (folder, one)
+        for folder, one in ((head.get("folder"), head.get("place")), *_of_start())
+        if folder and one in places and any(_is_within(folder, above) for above in folders)
+    ]
+    return any(folder_stack(one, folder) == stack for folder, one in named if one)
 
 
 def owner_of(stack: str) -> str | None:
