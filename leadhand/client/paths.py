@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
@@ -28,66 +29,10 @@ def path_of(operation: Operation[Any], *values: str) -> str:
     given = dict(zip(operation.parameters, values, strict=True))
     for name, kind in operation.parameters.items():
         check = _CHECKS.get("flow" if kind == "flow" else name)
-        refusal = None if check is None else check(given[name], given)
+        refusal = None if check is None else check(given[name], given.get("session", ""))
         if refusal is not None:
             raise refusal
     return operation.path_with(lambda name, _: quote(given[name], safe=""))
-
-
-def _session(value: str, _: Mapping[str, str]) -> Refused | None:
-    if re.fullmatch(r"[0-9a-f]{8}", value):
-        return None
-    hint = "an id is 8 hexadecimal digits; `leadhand ls` lists the sessions"
-    return local_error(Kind.SESSION_UNKNOWN, f"{value!r} is not a session id", hint=hint)
-
-
-def _flow(value: str, _: Mapping[str, str]) -> Refused | None:
-    if re.fullmatch(NAME, value):
-        return None
-    text = f"no flow is called {value!r}: a name is {form_of(NAME)}"
-    return local_error(Kind.FLOW_UNKNOWN, text, hint="`leadhand flows` lists the flows")
-
-
-def _token(value: str, _: Mapping[str, str]) -> Refused | None:
-    if re.fullmatch(r"[0-9a-f]{12}", value):
-        return None
-    hint = "an id is 12 hexadecimal digits; `leadhand token list` lists the tokens"
-    return local_error(Kind.TOKEN_UNKNOWN, f"{value[:40]!r} is not a token id", hint=hint)
-
-
-def _digest(value: str, given: Mapping[str, str]) -> Refused | None:
-    if re.fullmatch(r"[0-9a-f]{64}", value):
-        return None
-    text = f"{value[:80]!r} is not the digest of an artifact"
-    hint = f"a digest has 64 hexadecimal digits; `leadhand artifacts {given['session']}` lists them"
-    return local_error(Kind.ARTIFACT_UNKNOWN, text, hint=hint)
-
-
-def _task(value: str, _: Mapping[str, str]) -> Refused | None:
-    if value:
-        return None
-    return local_error(Kind.TASK_UNKNOWN, "the id of the task is empty", hint="give its id")
-
-
-def _proposal(value: str, given: Mapping[str, str]) -> Refused | None:
-    if value:
-        return None
-    hint = f"`leadhand plan proposals {given['session']}` lists them"
-    return local_error(Kind.PLAN_REFUSED, "the id of the proposal is empty", hint=hint)
-
-
-def _workflow(value: str, _: Mapping[str, str]) -> Refused | None:
-    if value == ACTIVE or re.fullmatch(WORKFLOW_ID, value):
-        return None
-    hint = "an id is 8 hexadecimal digits; `leadhand stack ls` lists them"
-    return local_error(Kind.WORKFLOW_UNKNOWN, f"Session not found: {value[:80]}", hint=hint)
-
-
-def _of_form(field: str, pattern: str) -> Callable[[str, Mapping[str, str]], Refused | None]:
-    def check(value: str, _: Mapping[str, str]) -> Refused | None:
-        return invalid_form(field, value, pattern)
-
-    return check
 
 
 def invalid_form(field: str, value: str, pattern: str) -> Refused | None:
@@ -98,17 +43,64 @@ def invalid_form(field: str, value: str, pattern: str) -> Refused | None:
     return local_error(Kind.INVALID, text, hint=hint, field=field)
 
 
+@dataclass(frozen=True)
+class _Id:
+    """The form of an id, and the error for another one, in which `{value}` and `{session}` are."""
+
+    kind: Kind
+    pattern: str
+    text: str
+    hint: str
+    #: Characters of the value in the error.
+    shown: int | None = None
+
+    def __call__(self, value: str, session: str) -> Refused | None:
+        if re.fullmatch(self.pattern, value):
+            return None
+        text = self.text.format(value=value[: self.shown])
+        return local_error(self.kind, text, hint=self.hint.format(session=session))
+
+
+@dataclass(frozen=True)
+class _Field:
+    """The form of a name that is a field of a request as well."""
+
+    field: str
+    pattern: str
+
+    def __call__(self, value: str, _: str) -> Refused | None:
+        return invalid_form(self.field, value, self.pattern)
+
+
 #: By the name of the parameter; flows by the kind, as limits have names too.
-_CHECKS: Mapping[str, Callable[[str, Mapping[str, str]], Refused | None]] = {
-    "session": _session,
-    "flow": _flow,
-    "token": _token,
-    "digest": _digest,
-    "task": _task,
-    "proposal": _proposal,
-    "workflow": _workflow,
-    "agent": _of_form("agent_session", AGENT_SESSION),
-    "stack": _of_form("stack", NAME),
-    "lock": _of_form("name", SHARED_NAME),
-    "key": _of_form("key", SHARED_NAME),
-}
+_CHECKS: Mapping[str, Callable[[str, str], Refused | None]] = {
+    "session": _Id(
+        Kind.SESSION_UNKNOWN, r"[0-9a-f]{8}", "{value!r} is not a session id",
+        "an id is 8 hexadecimal digits; `leadhand ls` lists the sessions",
+    ),
+    "flow": _Id(
+        Kind.FLOW_UNKNOWN, NAME, f"no flow is called {{value!r}}: a name is {form_of(NAME)}",
+        "`leadhand flows` lists the flows",
+    ),
+    "token": _Id(
+        Kind.TOKEN_UNKNOWN, r"[0-9a-f]{12}", "{value!r} is not a token id",
+        "an id is 12 hexadecimal digits; `leadhand token list` lists the tokens", 40,
+    ),
+    "digest": _Id(
+        Kind.ARTIFACT_UNKNOWN, r"[0-9a-f]{64}", "{value!r} is not the digest of an artifact",
+        "a digest has 64 hexadecimal digits; `leadhand artifacts {session}` lists them", 80,
+    ),
+    "task": _Id(Kind.TASK_UNKNOWN, r"(?s).+", "the id of the task is empty", "give its id"),
+    "proposal": _Id(
+        Kind.PLAN_REFUSED, r"(?s).+", "the id of the proposal is empty",
+        "`leadhand plan proposals {session}` lists them",
+    ),
+    "workflow": _Id(
+        Kind.WORKFLOW_UNKNOWN, rf"{ACTIVE}|{WORKFLOW_ID}", "Session not found: {value}",
+        "an id is 8 hexadecimal digits; `leadhand stack ls` lists them", 80,
+    ),
+    "agent": _Field("agent_session", AGENT_SESSION),
+    "stack": _Field("stack", NAME),
+    "lock": _Field("name", SHARED_NAME),
+    "key": _Field("key", SHARED_NAME),
+}  # fmt: skip
