@@ -66,7 +66,7 @@ def in_own_folder(program: Program, own: OwnFolder, title: str) -> Program:
     facts: dict[str, JsonValue] = {"origin": literal(own.origin), "prefix": literal(own.prefix)}
     taken = {node.id for node in program.body}
     make, keep = _free_id(WORKSPACE, taken), _free_id(KEEP, taken)
-    first = _step(make, {"do": "open", **facts, **extras_of(own)})
+    first = _step(make, {"do": "open", **facts, **extras_of(own), **_by_products(program)})
     message: dict[str, JsonValue] = {"message": literal(title or program.name)}
     last = _step(keep, {"do": "close", **facts, **message, **_as_found(program)})
     # In a fork, all steps before the last one may be done before the first one of its own.
@@ -74,6 +74,13 @@ def in_own_folder(program: Program, own: OwnFolder, title: str) -> Program:
     last = last.model_copy(update={"needs": (*started, *sinks_of(program.body))})
     body = (first, *(_started_by(node, make) for node in program.body), last)
     return Program(name=program.name, body=body)
+
+
+def _by_products(program: Program) -> dict[str, JsonValue]:
+    """The input of the first step that has patterns of by-products: one before it may use them."""
+    steps = (node for _, node in program.walk() if isinstance(node, Step))
+    patterns = next((one.inputs["leave_out"] for one in steps if "leave_out" in one.inputs), None)
+    return {} if patterns is None else {"leave_out": patterns}
 
 
 def _as_found(program: Program) -> dict[str, JsonValue]:

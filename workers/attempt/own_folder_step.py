@@ -14,7 +14,7 @@ from app.domain.outcomes import Outcome
 from app.domain.workspaces import RecordedState
 from workers.attempt.reservation import removable, reserved
 from workers.checkers.clean_folder import prepare_folder, record_work, remove_clean_folder
-from workers.folders.work_diff import SNAPSHOTS
+from workers.folders.work_diff import SNAPSHOTS, left_out
 from workers.folders.worktree import SnapshotLost, Worktree
 from workers.task.task import BodyTask
 from workers.workspaces.extras import (
@@ -229,7 +229,8 @@ def _restore(task: BodyTask, git: Git, home: Home, state: RecordedState) -> None
     """Set the worktree of a fork to the recorded state. Raises WorkspaceRefused."""
     forget_prepared(home.path)
     spill = task.spill.parent.parent
-    tree = Worktree(home.cwd, spill / task.session / SNAPSHOTS, lock=git.lock)
+    shelf, by_products = spill / task.session / SNAPSHOTS, left_out(task.inputs)
+    tree = Worktree(home.cwd, shelf, lock=git.lock, leave_out=by_products)
     try:
         tree.restore(f"git:{state.tree}", spill / state.session / SNAPSHOTS)
     except SnapshotLost as error:

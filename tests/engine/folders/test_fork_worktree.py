@@ -156,6 +156,16 @@ def test_fork_after_a_doer_has_its_work_judged_and_committed(
     assert git(repo, "show", f"leadhand/{fork}:{log}") == "0"
 
 
+def test_fork_has_the_by_products_of_its_document(sessions: Sessions, repo: Path) -> None:
+    twice = "test $(wc -l < log) -ge 2"
+    session = sessions.submit(repo, worktree=True, checkers=[twice], leave_out=["turn*"])
+    fork = sessions.fork(session, "loop[1]/do", last="workspace")
+    assert sessions.status(fork) == "completed", sessions.reason(fork)
+    changed = git(repo, "diff", "--name-only", f"main..leadhand/{fork}").splitlines()
+    assert "log" in changed
+    assert [one for one in changed if one.startswith("turn")] == []
+
+
 def test_fork_in_a_subfolder_leaves_the_rest_of_the_repository(
     sessions: Sessions, repo: Path
 ) -> None:
