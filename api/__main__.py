@@ -27,6 +27,8 @@ from tasks.secret_renewal import SecretRenewal
 from tasks.tracing import check
 from tasks.webhook_delivery import Deliverer
 
+_EXCLUDED = "healthz,readyz,metrics"
+
 
 def main() -> None:
     """Runs the API server that the environment configures; exits with a line on a bad setting."""
@@ -71,9 +73,6 @@ def _touch(pace: Pace) -> None:
     """Note that a request may make work; those that only read do not."""
     if request.method not in ("GET", "HEAD"):
         pace.touch()
-
-
-_EXCLUDED = "healthz,readyz,metrics"
 
 
 def begin(flask: Flask, settings: Settings) -> None:

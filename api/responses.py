@@ -13,6 +13,7 @@ from leadhand.models.views.plan import PlanView
 from leadhand.models.views.session import SessionView
 
 MARKDOWN = "text/markdown; charset=utf-8"
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
 def answer(
@@ -61,9 +62,6 @@ def attachment(text: str, media_type: str, name: str) -> Response:
     response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
     response.headers["Cache-Control"] = "no-store"
     return response
-
-
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
 def drawing_response(text: str, media_type: str) -> Response:

@@ -69,6 +69,8 @@ QUEUES = ("agents", "checks", "tools")
 TRIES = 6
 #: A server that takes longer to accept output loses it.
 OUTPUT_TIMEOUT_S = 1.0
+#: Celery's blueprint state of a worker that neither starts nor shuts down.
+_RUN = 1
 
 
 def main() -> int:
@@ -350,10 +352,6 @@ class ConsumedQueues:
         if tasks is None or self._consumer.controller.blueprint.state != _RUN:
             return ()
         return tuple(sorted(q.name for q in list(tasks.queues) if tasks.consuming_from(q.name)))
-
-
-#: Celery's blueprint state of a worker that neither starts nor shuts down.
-_RUN = 1
 
 
 if __name__ == "__main__":

@@ -47,6 +47,8 @@ _NOTIFY_S = 1.0
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 _NOTHING_TO_ACCEPT = (errno.EAGAIN, errno.ECONNABORTED, errno.EWOULDBLOCK)
+#: Characters of what the parser says, which quotes the request.
+_WHY_LENGTH = 200
 
 
 class BufferingWorker(ThreadWorker):  # type: ignore[misc]
@@ -355,10 +357,6 @@ def _read(connection: Connection) -> bytes | None:
         return None
     except OSError:
         return b""
-
-
-#: Characters of what the parser says, which quotes the request.
-_WHY_LENGTH = 200
 
 
 def _response(status: int, detail: str, hint: str, *headers: str) -> bytes:

@@ -21,6 +21,14 @@ from leadhand.models.documents import Checker, LoopDocument, PhaseDocument, Work
 from leadhand.models.plans import PlanDocument
 from leadhand.models.tool_names import is_local_tool, shape_of
 
+#: What a tool that is a checker gets, by the names of its parameters.
+CHECKER_CONTEXT = frozenset(
+    {"task", "work", "iteration", "phase", "history", "session", "step", "cwd"}
+)
+_NO_DEFAULT = "name one; no worker has a default agent (LEADHAND_DEFAULT_AGENT)"
+_NO_DOER = "name one with agent, command or callable; no worker has a default agent"
+_MAP_IT = ", or map it to another agent in the flow's `agents`"
+
 
 class FolderChange(NamedTuple):
     """A step that continues a conversation in another folder than the one where it began."""
@@ -65,15 +73,6 @@ def _conversation_of(flow: FlowDefinition, step: object) -> str | None:
     if type_ is None or identifier is None:
         return None
     return conversation(agent_of(flow, type_), type_, identifier)
-
-
-#: What a tool that is a checker gets, by the names of its parameters.
-CHECKER_CONTEXT = frozenset(
-    {"task", "work", "iteration", "phase", "history", "session", "step", "cwd"}
-)
-_NO_DEFAULT = "name one; no worker has a default agent (LEADHAND_DEFAULT_AGENT)"
-_NO_DOER = "name one with agent, command or callable; no worker has a default agent"
-_MAP_IT = ", or map it to another agent in the flow's `agents`"
 
 
 class AgentNeed(NamedTuple):

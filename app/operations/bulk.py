@@ -38,6 +38,16 @@ LONGEST = 100_000
 _MOST_BYTES = 500_000
 _VERSION = "b1."
 _ID = re.compile("[0-9a-f]{8}")
+#: Maximum sessions per call, refusals included.
+DONE_AT_MOST = 1000
+#: Maximum sessions that one call examines, and one preview.
+LOOKED_AT = 20_000
+COUNTED = 50_000
+#: Maximum ids and refusals in the reply.
+NAMED = 20
+_AT_WORK = SessionStatus.ACTIVE.value
+#: The status of active sessions in lists of which every live step is parked.
+_WAITS = "waiting"
 
 
 class Counted(NamedTuple):
@@ -94,18 +104,6 @@ def _counted(token: str, row: object) -> Counted:
 
 def _unknown(token: str) -> InvalidDocument:
     return InvalidDocument("token", token[:20], "use the token of the preview")
-
-
-#: Maximum sessions per call, refusals included.
-DONE_AT_MOST = 1000
-#: Maximum sessions that one call examines, and one preview.
-LOOKED_AT = 20_000
-COUNTED = 50_000
-#: Maximum ids and refusals in the reply.
-NAMED = 20
-_AT_WORK = SessionStatus.ACTIVE.value
-#: The status of active sessions in lists of which every live step is parked.
-_WAITS = "waiting"
 
 
 class How(NamedTuple):

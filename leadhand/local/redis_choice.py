@@ -17,6 +17,13 @@ from leadhand.local.redis_binary import Program, candidates, find_program, ident
 
 RECORD = "server.json"
 _VERSION = re.compile(r"(\d+)\.(\d+)")
+#: The append-only folder of Redis 7 and Valkey, and the append-only file of Redis 6.
+_FOLDER, _FILE = "appendonlydir", "appendonly.aof"
+_BASE = re.compile(r"\.(\d+)\.base\.rdb$")
+#: The first field of an RDB file: its name and its value, each after a length byte.
+_WRITER = re.compile(rb"(?:REDIS|VALKEY)\d+\xfa.(redis|valkey)-ver.(\d+)\.(\d+)", re.DOTALL)
+_HEAD_BYTES = 64
+_OLDEST = (6, 0)
 
 
 def choose_program(home: Path, *, named: str = "", search: str | None = None) -> Program:
@@ -87,15 +94,6 @@ def _why_not(path: Path | None, program: Program | None) -> str:
 
 def _text(version: tuple[int, int]) -> str:
     return f"{version[0]}.{version[1]}"
-
-
-#: The append-only folder of Redis 7 and Valkey, and the append-only file of Redis 6.
-_FOLDER, _FILE = "appendonlydir", "appendonly.aof"
-_BASE = re.compile(r"\.(\d+)\.base\.rdb$")
-#: The first field of an RDB file: its name and its value, each after a length byte.
-_WRITER = re.compile(rb"(?:REDIS|VALKEY)\d+\xfa.(redis|valkey)-ver.(\d+)\.(\d+)", re.DOTALL)
-_HEAD_BYTES = 64
-_OLDEST = (6, 0)
 
 
 class Writer(NamedTuple):

@@ -75,6 +75,7 @@ _TAKE_OVER_S = 1.0
 _LOGS_LOOK_S = 10.0
 _WORKER_STOP_S = 15.0
 _API_STOP_S = 5.0
+_LARGEST = 4 * 1024 * 1024
 
 
 class Commands(NamedTuple):
@@ -396,9 +397,6 @@ def _has_worker(api: LocalApi, name: str) -> bool:
         return api.has_worker(name) or api.refuses_store()
     except OSError:
         return False
-
-
-_LARGEST = 4 * 1024 * 1024
 
 
 def rotate_logs(folder: Path, *, largest: int = _LARGEST) -> None:

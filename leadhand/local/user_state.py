@@ -27,6 +27,9 @@ OWN_REDIS = "default"
 #: The folder in LEADHAND_HOME that replaces `leadhand` of XDG_STATE_HOME.
 FALLBACK = "user"
 _PRIVATE = 0o700
+MACHINE_ID_FILE = Path("/etc/machine-id")
+_OWN_ID = "machine-id"
+_ID = re.compile(r"[0-9a-f]{32}")
 
 
 def state_folder(env: Mapping[str, str]) -> Path:
@@ -146,11 +149,6 @@ def home_of(env: Mapping[str, str]) -> Path | None:
 def defining_folder(folder: Path, env: Mapping[str, str]) -> Path | None:
     """Returns the nearest folder upward that defines agents, flows or tools; None if none does."""
     return folder_with_definitions(folder, home_of(env))
-
-
-MACHINE_ID_FILE = Path("/etc/machine-id")
-_OWN_ID = "machine-id"
-_ID = re.compile(r"[0-9a-f]{32}")
 
 
 def machine_id(ours: Path, *, system: Path = MACHINE_ID_FILE) -> str:

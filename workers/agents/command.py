@@ -24,6 +24,18 @@ from workers.registry.errors import AnswerUnreadable
 
 #: Characters of an agent's own error message that the reason quotes.
 _MESSAGE_LIMIT = 2_000
+#: The name of the server: an agent calls its tools `mcp__leadhand__...`.
+SERVER = "leadhand"
+_FILE = "mcp.json"
+#: The variables of a body that the server needs. Codex passes on only those that are named.
+_VARIABLES = (
+    "LEADHAND_URL", "LEADHAND_TOKEN", "LEADHAND_SESSION", "LEADHAND_STEP", "LEADHAND_ITERATION",
+    "LEADHAND_PLACE",
+)  # fmt: skip
+#: Seconds that Codex waits for a tool; `wait_session` takes up to 600.
+_TOOL_TIMEOUT_S = 630
+#: Seconds that Codex waits for the server to start; the machine may be busy.
+_STARTUP_TIMEOUT_S = 120
 
 
 def ask_program(question: Question, cancel: threading.Event) -> Answer:
@@ -115,20 +127,6 @@ def _with_hint(bad: Outcome, result: ProcessResult) -> Outcome:
         return bad
     reason = bad.reason.model_copy(update={"text": bad.reason.text + _HINTS[result.lacks]})
     return bad.model_copy(update={"reason": reason})
-
-
-#: The name of the server: an agent calls its tools `mcp__leadhand__...`.
-SERVER = "leadhand"
-_FILE = "mcp.json"
-#: The variables of a body that the server needs. Codex passes on only those that are named.
-_VARIABLES = (
-    "LEADHAND_URL", "LEADHAND_TOKEN", "LEADHAND_SESSION", "LEADHAND_STEP", "LEADHAND_ITERATION",
-    "LEADHAND_PLACE",
-)  # fmt: skip
-#: Seconds that Codex waits for a tool; `wait_session` takes up to 600.
-_TOOL_TIMEOUT_S = 630
-#: Seconds that Codex waits for the server to start; the machine may be busy.
-_STARTUP_TIMEOUT_S = 120
 
 
 @contextmanager

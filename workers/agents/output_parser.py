@@ -45,6 +45,12 @@ THREAD_LIMIT = 500
 #: Messages in a row after which a program that waits for its model is ended. Codex prints the third
 #: some 20 s after the first: a server that is restarted is back by then.
 WAITS = 3
+#: The prefix of errors from the sandbox program that Codex uses on Linux.
+_SANDBOX = "bwrap: "
+_HINT = (
+    "set CODEX_HOME to a folder outside of the temporary directory and run Codex where bubblewrap"
+    " works, or add --sandbox danger-full-access to its entry if something else confines it"
+)
 
 
 class OutputParser:
@@ -300,14 +306,6 @@ def _read_rate_limit(event: dict[str, JsonValue]) -> Iterator[Activity]:
         return
     shown = {"status": status, "limit": info.get("rateLimitType"), "resets": info.get("resetsAt")}
     yield Notice("rate limit", format_input({k: v for k, v in shown.items() if v is not None}))
-
-
-#: The prefix of errors from the sandbox program that Codex uses on Linux.
-_SANDBOX = "bwrap: "
-_HINT = (
-    "set CODEX_HOME to a folder outside of the temporary directory and run Codex where bubblewrap"
-    " works, or add --sandbox danger-full-access to its entry if something else confines it"
-)
 
 
 class CodexTools:

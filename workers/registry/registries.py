@@ -21,6 +21,8 @@ from workers.registry.sources import ON_DISK, Sources
 from workers.registry.tools import ToolCatalogue
 
 log = logging.getLogger(__name__)
+#: The most folders whose definitions a process keeps.
+KEPT = 32
 
 
 class AgentFiles:
@@ -54,10 +56,6 @@ class AgentFiles:
             for fault in self._book.faults if self._logs_faults else ():
                 log.warning("agents file has a fault", extra={"fault": fault.public})
         return self._book
-
-
-#: The most folders whose definitions a process keeps.
-KEPT = 32
 
 
 class Registry(NamedTuple):

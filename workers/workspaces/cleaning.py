@@ -23,6 +23,8 @@ from workers.workspaces.merging import merged_tip
 from workers.workspaces.worktrees import Place
 
 _FOREIGN = "its record is gone, which says what it holds; look at it and remove it yourself"
+#: The mode of a submodule in a tree or an index.
+_GITLINK = "160000"
 
 
 class Removed(NamedTuple):
@@ -174,10 +176,6 @@ def _is_merged(git: Git, place: Place, record: Record) -> bool:
     if tip == merged_tip(git, place.plan, place.task):
         return True
     return git.ask("merge-base", "--is-ancestor", tip, record.target) is not None
-
-
-#: The mode of a submodule in a tree or an index.
-_GITLINK = "160000"
 
 
 def settled_submodules(git: Git, path: Path, base: str) -> list[str]:

@@ -14,6 +14,10 @@ from leadhand.models.views.view import Reason
 
 #: Events that end an attempt; a parked one goes on.
 _ENDS = frozenset({"released", "settled", "cancelled", "expired", "retried"})
+#: Entries per read.
+_MANY = 1000
+#: Attempts whose output is read.
+_OUTPUTS = 50
 
 
 class Attempt(NamedTuple):
@@ -68,12 +72,6 @@ def _ended(attempt: Attempt, event: Event, word: str) -> Attempt:
 
 def _number(value: object) -> int:
     return value if isinstance(value, int) else 0
-
-
-#: Entries per read.
-_MANY = 1000
-#: Attempts whose output is read.
-_OUTPUTS = 50
 
 
 class Tried(NamedTuple):

@@ -27,6 +27,12 @@ COLUMNS = (
     ("Blocked or failed", ("blocked", "failed")),
     ("Done", ("completed",)),
 )
+_VERBS = {"add": "Add", "change": "Change", "drop": "Drop", "move": "Move", "retry": "Run again"}
+#: What a proposed task sets; the rest of a view says how a task goes.
+_PLANNED = {
+    "title", "description", "dependencies", "agent", "model", "checkers", "rule", "file_scope",
+    "priority", "max_iterations",
+}  # fmt: skip
 
 
 def board(plan: PlanView) -> list[tuple[str, list[TaskView]]]:
@@ -68,14 +74,6 @@ def add_to(routes: Blueprint, engine: Engine) -> None:
     routes.add_url_rule("/plans", "plans", plans)
     routes.add_url_rule("/plans/<session>", "plan", plan)
     routes.add_url_rule("/plans/<session>/panels/board", "plan_panel", plan_panel)
-
-
-_VERBS = {"add": "Add", "change": "Change", "drop": "Drop", "move": "Move", "retry": "Run again"}
-#: What a proposed task sets; the rest of a view says how a task goes.
-_PLANNED = {
-    "title", "description", "dependencies", "agent", "model", "checkers", "rule", "file_scope",
-    "priority", "max_iterations",
-}  # fmt: skip
 
 
 class Operation(NamedTuple):

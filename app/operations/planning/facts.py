@@ -33,6 +33,9 @@ _FACTS = frozenset(
         "deleted",
     }
 )
+_OPERATIONS = TypeAdapter(tuple[PlanOperation, ...])
+#: Characters of a reason that are kept.
+_LONGEST = 2_000
 
 
 class PlanFacts:
@@ -93,9 +96,6 @@ class PlanFacts:
         return found | proposed_edit(outcome, ref.id, check_names(document.checkers))
 
 
-_OPERATIONS = TypeAdapter(tuple[PlanOperation, ...])
-
-
 def proposed_edit(outcome: str, session: str, checkers: list[str]) -> dict[str, JsonValue]:
     """Extracts a team lead's proposed plan edit from a step's outcome, or why there is none.
 
@@ -114,7 +114,3 @@ def proposed_edit(outcome: str, session: str, checkers: list[str]) -> dict[str, 
         return {"why": why or "it sees no other way"}
     dumped = [one.model_dump(mode="json", exclude_unset=True) for one in operations]
     return {"operations": arguments, "edit": json.dumps(dumped), "why": why}
-
-
-#: Characters of a reason that are kept.
-_LONGEST = 2_000

@@ -17,6 +17,8 @@ from app.store.session_reads import SessionRecords
 from app.store.store import Store
 from leadhand.models.views.fleet import WorkerView
 
+_UNAFFECTED = "the session keeps what it was started with"
+
 
 class Notes:
     """Writes notes; reads more only for what a session has."""
@@ -77,9 +79,6 @@ def _place_notes(ref: SessionRef, place: str, workers: Sequence[WorkerView]) -> 
         return []
     move = f"leadhand rehome {ref.id} PLACE"
     return [f"place {place!r} has no worker; start one there, or: {move}"]
-
-
-_UNAFFECTED = "the session keeps what it was started with"
 
 
 def changes(catalog: Catalog, source: str) -> list[str]:

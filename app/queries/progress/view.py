@@ -12,6 +12,9 @@ from app.queries.presenters import node_progress, running_step, stops_of
 from app.store.session_reads import SessionRecords
 from leadhand.models.views.session import Progress
 
+#: The least share from which the time left is estimated, as in `lib/steps/shares.lua`.
+_LEAST = 0.1
+
 
 def progress_of(program: Program, fields: Mapping[str, str], records: SessionRecords) -> Progress:
     """Returns a session's progress: top-level node states, running steps, share of work done."""
@@ -31,10 +34,6 @@ def progress_of(program: Program, fields: Mapping[str, str], records: SessionRec
         **work_share(fields, records.now_ms)._asdict(),
         at_most=may_need_less(program) and fields["status"] not in FINAL,
     )
-
-
-#: The least share from which the time left is estimated, as in `lib/steps/shares.lua`.
-_LEAST = 0.1
 
 
 class WorkShare(NamedTuple):

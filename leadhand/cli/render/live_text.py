@@ -43,6 +43,8 @@ _ENDS_OF_LISTS = {"accept": "done", "terminate": "failed"}
 _SILENT_STEPS = frozenset({"judge"})
 #: The most steps of one iteration that a screen lists.
 _MOST_STEPS = 12
+#: The most tasks that one line names.
+_TASKS = 8
 
 
 class Line(NamedTuple):
@@ -252,10 +254,6 @@ def _again(step: StepLine) -> str:
 
 def _of(iteration: int, limit: int, between: str = " of ") -> str:
     return f"{iteration}{between}{limit}" if limit else str(iteration)
-
-
-#: The most tasks that one line names.
-_TASKS = 8
 
 
 def plan_news(event: Event) -> str | None:
