@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 
 from leadhand.client.borrowed import borrowed
 from leadhand.client.client import Client
+from leadhand.models.reasons import Reason
 from leadhand.models.text import plain, reason_text
 from leadhand.models.views.session import SessionView
-from leadhand.models.views.view import Reason
 
 __all__ = ["Poll", "load_exit_reason", "poll", "save_exit_reason"]
 

@@ -12,9 +12,9 @@ from typing import Any, get_args
 
 from pydantic import BaseModel
 
-from app.domain.reasons import ReasonCode
 from app.security.api_tokens import Scope
 from app.store_differences import StoreState
+from leadhand.models.reasons import ReasonCode
 
 Schema = dict[str, Any]
 
@@ -101,7 +101,7 @@ def _narrow(name: str, properties: Schema) -> None:
 
 def _of_words(schema: Schema, words: type[StrEnum]) -> Schema:
     """The schema of a text, or list of texts, with only these words."""
-    if schema["type"] == "array":
+    if schema.get("type") == "array":
         return schema | {"items": _of_words(schema["items"], words)}
     return {"$ref": f"#/components/schemas/{words.__name__}"}
 

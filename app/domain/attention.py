@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-from app.domain.reasons import Reason
 from app.domain.states import SessionStatus
+from leadhand.models.reasons import Reason
 from leadhand.models.text import reason_text
 
 NeedKind = Literal["question", "approval", "proposal", "failed", "stuck", "budget", "messages"]

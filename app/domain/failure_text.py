@@ -33,7 +33,7 @@ def quote_error(text: str) -> str:
 def ending_of(outcome: Outcome) -> str | None:
     r"""Returns a failed attempt's reason and last output, redacted; None if it did not fail.
 
-    >>> from app.domain.reasons import Reason, ReasonCode
+    >>> from leadhand.models.reasons import Reason, ReasonCode
     >>> reason = Reason(code=ReasonCode.FAILED_STEP, text="doer exited with code 3: no such file")
     >>> print(ending_of(Outcome(word="failed", text="line 1\nline 2", reason=reason)))
     doer exited with code 3: no such file

@@ -9,8 +9,8 @@ from app.domain import routing
 from app.domain.addresses import path_of
 from app.domain.outcomes import Outcome
 from app.domain.program import Program
-from app.domain.reasons import Reason, ReasonCode
 from app.domain.references import of_outcome, parse
+from leadhand.models.reasons import Reason, ReasonCode
 
 
 def expansion(

@@ -6,8 +6,8 @@ from collections.abc import Collection
 
 from app.domain.outcomes import Outcome
 from app.domain.program import Node, Program, RetryPolicy, Step
-from app.domain.reasons import ReasonCode
 from leadhand.graphs.retry_errors import BUSY, TIMEOUT, exit_error
+from leadhand.models.reasons import ReasonCode
 
 #: The built-in tool of the nodes that make the list of a for_each.
 ITEMS = "graph.items"

@@ -10,9 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from pydantic_core import PydanticSerializationError
 
 from app.domain.artifacts import Artifact
-from app.domain.reasons import Reason, ReasonCode
 from app.domain.states import SessionStatus
 from leadhand.models.counts import Counts
+from leadhand.models.reasons import Reason, ReasonCode
 from leadhand.models.verdicts import VerdictWord
 
 Verdict = VerdictWord

@@ -12,8 +12,8 @@ from typing import NamedTuple, TypeVar
 
 from pydantic import BaseModel, JsonValue, field_validator
 
-from app.domain.reasons import Reason
 from leadhand.models.plans import PlannedTask
+from leadhand.models.reasons import Reason
 
 #: The fields of a task that are no part of its `spec`.
 _OWN = frozenset({"id", "dependencies", "priority"})

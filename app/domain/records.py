@@ -12,9 +12,9 @@ from app.domain.addresses import block_of, iteration_in
 from app.domain.ids import SessionRef
 from app.domain.messages import Message
 from app.domain.outcomes import Thread
-from app.domain.reasons import Reason
 from app.domain.shared import LockRecord
 from app.domain.stacks import StoredStack
+from leadhand.models.reasons import Reason
 
 
 class Hint(BaseModel):

@@ -9,7 +9,6 @@ from pydantic import JsonValue
 from app.domain.addresses import block_of, iteration_of, path_of, turn_of
 from app.domain.outcomes import Outcome
 from app.domain.program import Action, Step
-from app.domain.reasons import reason_view
 from app.domain.records import Grant
 from app.history.lineage import home_of
 from app.truncate import cut
@@ -49,7 +48,7 @@ def entry_of(
         iteration=iteration_of(grant.address),
         verdict=outcome.verdict or "retry",
         feedback=cut(outcome.text, FEEDBACK),
-        reason=reason_view(outcome.reason),
+        reason=outcome.reason,
         doer_session=session,
         doer=_doer(block, grant, inputs, is_merge=is_merge),
         work=str(inputs.get("work") or "")[:WORK],

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from pydantic import JsonValue
 
 from app.domain.outcomes import Outcome
-from app.domain.reasons import ReasonCode
+from leadhand.models.reasons import ReasonCode
 
 #: Durations, times of day and memory addresses.
 _FLEETING = re.compile(

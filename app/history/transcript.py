@@ -11,9 +11,9 @@ from app.domain.failure_text import AGAIN
 from app.domain.messages import Message
 from app.domain.outcomes import Outcome
 from app.domain.program import Action, Step
-from app.domain.reasons import Reason, ReasonCode
 from app.redaction import without_keys
 from app.truncate import cut
+from leadhand.models.reasons import Reason, ReasonCode
 from leadhand.models.text import tool_lines
 from leadhand.models.views.step import ToolCallView, TranscriptEntry
 

@@ -23,7 +23,6 @@ from app.domain.ids import SessionRef, lock_name
 from app.domain.outcomes import Busy, Outcome, Thread, Usage, serialize, without_surrogates
 from app.domain.plans import parse_plan, statuses_of
 from app.domain.program import SCHEMA_VERSION, Action, Step
-from app.domain.reasons import Reason, ReasonCode
 from app.domain.records import Grant, Reply
 from app.errors import SpecForeign, StoreAway
 from app.history.conversations import Message, messages_until
@@ -40,6 +39,7 @@ from app.settings import Settings
 from app.store.calls import Call
 from app.store.store import Store
 from app.truncate import last_lines
+from leadhand.models.reasons import Reason, ReasonCode
 
 #: Maximum characters of a text in events.
 TEASER = 200

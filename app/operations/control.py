@@ -17,7 +17,6 @@ from app.domain.budgets import BUDGETS
 from app.domain.control import AT_WORK, PARENT_DID, Control, Seen
 from app.domain.ids import SessionRef
 from app.domain.program import agents_of
-from app.domain.reasons import Reason, ReasonCode
 from app.domain.records import Reply
 from app.domain.states import ENDED, SESSION_NEXT, SessionStatus
 from app.errors import (
@@ -45,6 +44,7 @@ from app.resume.rewind import ResumePlan
 from app.security.step_tokens import Caller
 from app.store.store import Store
 from leadhand.models.documents import Budget
+from leadhand.models.reasons import Reason, ReasonCode
 from leadhand.models.views.fleet import WorkerView
 from leadhand.models.views.session import SessionView
 

@@ -19,7 +19,6 @@ from app.domain.guards.decisions import (
 from app.domain.guards.texts import CHILDREN
 from app.domain.ids import SessionRef
 from app.domain.program import Action, Program, Step
-from app.domain.reasons import Reason, ReasonCode, reason_view
 from app.domain.records import Reply
 from app.errors import LabelTaken
 from app.history.ledger import FEEDBACK
@@ -32,6 +31,7 @@ from app.store.store import Store
 from app.truncate import cut
 from leadhand.models.documents import Budget
 from leadhand.models.guards import OUTPUT, AgentEvent, GateResult, StopReport
+from leadhand.models.reasons import Reason, ReasonCode
 from leadhand.models.views.guards import GuardReset, StopDecision, StopView
 from leadhand.models.views.result import LedgerEntry
 from leadhand.models.views.tokens import Quotas
@@ -221,7 +221,7 @@ def ledger_entry(
         iteration=number,
         verdict=_verdict(decision),
         feedback=cut(decision.text, FEEDBACK),
-        reason=reason_view(_reason(decision)),
+        reason=_reason(decision),
         work=why,
         checks=_checks(report),
         ended_ms=now_ms,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from app.domain.outcomes import Outcome
-from app.domain.reasons import Reason, ReasonCode
 from app.operations.attempts import Work
+from leadhand.models.reasons import Reason, ReasonCode
 
 _FALSY = (None, False, "", 0, "false", "no", "0")
 

@@ -22,7 +22,6 @@ from app.domain.control import Seen
 from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome
 from app.domain.program import LOCAL, SCHEMA_VERSION
-from app.domain.reasons import Reason, ReasonCode
 from app.domain.records import Grant, Reply, StepRecord
 from app.domain.routing import full_queue
 from app.domain.states import SessionStatus
@@ -46,6 +45,7 @@ from leadhand.models.local_work import (
     ClaimWork,
     SettleWork,
 )
+from leadhand.models.reasons import Reason, ReasonCode
 from leadhand.models.tool_names import LOCAL_PREFIX
 from leadhand.models.views.work import BeatView, SettledView, WorkGrant, WorkView
 

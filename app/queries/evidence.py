@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from app.domain.reasons import ReasonCode
 from leadhand.models.counts import Counts
+from leadhand.models.reasons import ReasonCode
 from leadhand.models.text import list_first
 from leadhand.models.views.result import (
     ChangedFiles,

@@ -12,7 +12,6 @@ from app.domain.folders import is_folder
 from app.domain.ids import SessionRef
 from app.domain.outcomes import failed_child
 from app.domain.program import SCHEMA_VERSION, Action, Loop, Program, Step, is_before_work
-from app.domain.reasons import Reason, ReasonCode
 from app.domain.records import StepRecord
 from app.domain.routing import full_queue, queue_of
 from app.domain.states import ACCEPTED, ENDED, SessionStatus
@@ -38,6 +37,7 @@ from app.redaction import without_keys
 from app.store.store import Store
 from leadhand.graphs.documents import GraphDocument
 from leadhand.models.documents import MAX_ITERATIONS_CEILING
+from leadhand.models.reasons import Reason, ReasonCode
 from leadhand.models.views.explain import Cause, ExplainView, SuggestedAction, Wait
 from leadhand.models.views.fleet import WorkerView
 
@@ -133,7 +133,7 @@ class Explainer:
         most = len(list(own.chain())) if program is not None else 0
         return [
             Cause(
-                code=link.code.value,
+                code=link.code,
                 text=link.text,
                 at=link.at or None,
                 label=written_name(program, link.at) if program and link.at and n < most else "",

@@ -17,7 +17,6 @@ from pydantic import BaseModel
 from app.catalog.flow_tools import flow_tool
 from app.domain.clock import iso
 from app.domain.environment.definitions import Definitions
-from app.domain.reasons import Reason
 from app.domain.records import StepRecord
 from app.domain.routing import full_queue
 from app.domain.states import ENDED, SessionStatus
@@ -29,6 +28,7 @@ from app.fleet.troubles import Troubles
 from app.store.definitions import DefinitionStore
 from app.store.overview import StoredStep
 from app.store.store import Store
+from leadhand.models.reasons import Reason
 from leadhand.models.views.fleet import (
     AgentView,
     FleetView,
@@ -197,7 +197,7 @@ class Fleet:
         for status in sorted(status.value for status in ENDED):
             refs = self._reads.newest_refs(status, LATELY)
             for reason, kind, count in self._reads.fields(refs, ["reason", "kind", "iterations"]):
-                code = Reason.model_validate_json(reason).code.value if reason else ""
+                code = Reason.model_validate_json(reason).code if reason else ""
                 reasons[status, code] += 1
                 if status == SessionStatus.COMPLETED.value and kind == "loop" and count:
                     iterations[int(count)] += 1

@@ -22,7 +22,6 @@ from app.domain.plans import (
     statuses_of,
 )
 from app.domain.program import Action, Program
-from app.domain.reasons import reason_view
 from app.domain.records import StepRecord
 from app.domain.states import SessionStatus
 from app.redaction import without_secrets
@@ -172,13 +171,13 @@ def _task_view(record: TaskRecord, status: str) -> TaskView:
         update={
             "status": status,
             "verified": record.verified,
-            "reason": reason_view(record.reason),
+            "reason": record.reason,
             "session": record.session,
             "run": record.run,
             "runs": [
                 TaskRun(
                     run=one.run, session=one.session, ended=one.ended,
-                    reason=reason_view(one.reason),
+                    reason=one.reason,
                 )
                 for one in record.runs
             ],
@@ -224,7 +223,7 @@ def merge_view(record: TaskRecord) -> MergeView:
         commit=record.merged,
         into=record.into,
         merged_at=iso(merge.at) if merge.at is not None else None,
-        reason=reason_view(record.reason) if failed else None,
+        reason=record.reason if failed else None,
     )
 
 

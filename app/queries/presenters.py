@@ -15,10 +15,10 @@ from app.domain.budgets import BUDGETS
 from app.domain.clock import iso
 from app.domain.outcomes import MICROS
 from app.domain.program import Action, Loop, Program, Step
-from app.domain.reasons import Reason, reason_view
 from app.domain.records import StepRecord, TurnRecord
 from app.domain.routing import full_queue, queue_of
 from app.redaction import without_keys
+from leadhand.models.reasons import Reason
 from leadhand.models.views.folder import OwnFolderView
 from leadhand.models.views.session import BudgetLine, Counters, MadeFrom, NodeProgress, RunningStep
 from leadhand.models.views.step import DiffView, StepView, TurnView
@@ -196,7 +196,7 @@ def step_view(
         started_at=iso(record.since) if record.since else None,
         ended_at=iso(record.ended) if record.ended else None,
         verdict=record.verdict,
-        reason=reason_view(record.reason),
+        reason=record.reason,
         cost_usd=record.cost_micros / MICROS,
         input_tokens=record.tokens_in,
         output_tokens=record.tokens_out,
@@ -217,7 +217,7 @@ def turn_view(program: Program, id_: str, turn: TurnRecord) -> TurnView:
         label=without_keys((node and node.label) or name),
         state=turn.state,
         verdict=turn.verdict,
-        reason=reason_view(turn.reason),
+        reason=turn.reason,
         iteration=turn.iteration,
         max_iterations=turn.max,
         items=turn.width if turn.each else None,

@@ -7,10 +7,10 @@ from itertools import takewhile
 from typing import Literal
 
 from app.domain.program import Loop, Program
-from app.domain.reasons import Reason, ReasonCode, reason_view
 from app.domain.records import TurnRecord
 from app.queries.presenters import counters, made_by_fork, own_folder_view
 from app.redaction import without_keys
+from leadhand.models.reasons import Reason, ReasonCode
 from leadhand.models.views.result import BestIteration, LedgerEntry, Missing, PhaseView, ResultView
 
 #: The name of the text of a plan or flow among those of the loops; no loop is named so.
@@ -54,7 +54,7 @@ def result_of(
         history=list(ledger),
         result_text=texts.get(WHOLE, last.result_text if last else ""),
         exit_reason=_exit_text(reason),
-        reason=reason_view(reason),
+        reason=reason,
         warnings=warnings,
         phases=phases if fields["kind"] == "workflow" else [],
         best_iteration=last.best_iteration if last else None,
@@ -90,7 +90,7 @@ def _phase(
         history=history,
         result_text=texts.get(node.id, ""),
         exit_reason=_exit_text(reason) if verdict == "exit" else "",
-        reason=reason_view(turn.reason),
+        reason=turn.reason,
         runs=turn.run,
         best_iteration=None if best is None else _nearest(best),
         missing=[] if best is None else _missing(best),

@@ -13,7 +13,6 @@ from app.domain.artifacts import ArtifactSource
 from app.domain.clock import iso
 from app.domain.ids import SessionRef
 from app.domain.program import Action, Loop, Program, Step
-from app.domain.reasons import reason_view
 from app.domain.records import TurnRecord
 from app.domain.states import ENDED, SessionStatus
 from app.errors import ProgramNewer, SessionStillRuns, SessionUnknown
@@ -352,7 +351,7 @@ class Queries:
             label=fields.get("label") or None,
             **noted(fields),
             status=status_of(fields, records.parked_count, records.live_count),
-            reason=reason_view(reason_of(fields)),
+            reason=reason_of(fields),
             parent=parent,
             root=ref.root,
             **made_by(fields),

@@ -15,7 +15,6 @@ from app.compiler.workspaces import opening_step
 from app.domain.addresses import path_of
 from app.domain.graphs import graph_steps, step_of_maker
 from app.domain.program import Action, Loop, Program, Step
-from app.domain.reasons import Reason, ReasonCode
 from app.domain.references import as_path, names_of, references_in
 from app.domain.states import SessionStatus
 from app.history.written_names import name_in_commands
@@ -24,6 +23,7 @@ from app.redaction import without_keys
 from leadhand.graphs.documents import GraphDocument
 from leadhand.graphs.missing_reference import missing_reference
 from leadhand.graphs.references import as_text
+from leadhand.models.reasons import Reason, ReasonCode
 from leadhand.models.suggestions import nearest
 from leadhand.models.views.explain import SuggestedAction
 
@@ -155,12 +155,13 @@ def _for_step(ended: Ended, at: str, root: Reason) -> Iterator[SuggestedAction]:
 def _why_again(root: Reason, is_missing_tool: bool) -> str:
     if is_missing_tool:
         return Why.WITH_ITS_TOOL
-    return {
+    reasons: Mapping[str, Why] = {
         ReasonCode.TIMEOUT: Why.WHOLE_TIME,
         ReasonCode.LOST: Why.OTHER_WORKER,
         ReasonCode.INVALID_ANSWER: Why.ANSWERS_AGAIN,
         ReasonCode.DECLINED: Why.ASKED_AGAIN,
-    }.get(root.code, Why.RUNS_AGAIN)
+    }
+    return reasons.get(root.code, Why.RUNS_AGAIN)
 
 
 def _last_placed(reason: Reason | None) -> Reason | None:

@@ -9,7 +9,6 @@ from app.domain.clock import iso
 from app.domain.ids import SessionRef
 from app.domain.outcomes import MICROS
 from app.domain.program import Program
-from app.domain.reasons import reason_view
 from app.errors import KeyDamaged, ProgramNewer, SessionUnknown
 from app.queries.about_loop import about_loop
 from app.queries.phases import Phases
@@ -125,7 +124,7 @@ class Trees:
             title=fields.get("title") or fields.get("label") or about.task or fields["name"],
             status=shown_status(self._store, ref, fields),
             phase=phases.view(ref, fields),
-            reason=reason_view(reason_of(fields)),
+            reason=reason_of(fields),
             created_at=iso(began),
             elapsed_s=max(0, (int(ended) if ended else now_ms) - began) / 1000,
             cost_usd=_cost_micros(fields) / MICROS,

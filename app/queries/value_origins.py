@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from pydantic import JsonValue
 
-from app.domain.reasons import Reason
 from leadhand.graphs.documents import GraphDocument, GraphStep
 from leadhand.graphs.missing_reference import missing_reference
 from leadhand.graphs.references import Reference, ReferenceFault, parse, references_in, target_of
+from leadhand.models.reasons import Reason
 from leadhand.models.tool_names import BUILT_IN_TOOLS
 
 _UNFIT = re.compile(
@@ -33,7 +33,7 @@ class Origins(NamedTuple):
 def fails_again(root: Reason) -> bool:
     r"""Whether a step failed because of the values that it was given: it fails in the same way.
 
-    >>> from app.domain.reasons import ReasonCode
+    >>> from leadhand.models.reasons import ReasonCode
     >>> failed = lambda text: Reason(code=ReasonCode.FAILED_STEP, text=text)
     >>> fails_again(failed("tool 'a': argument 'n': it is \"x\"; it should be a valid integer"))
     True

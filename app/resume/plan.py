@@ -23,7 +23,6 @@ from app.domain.program import (
     sinks_of,
     transitive_needs,
 )
-from app.domain.reasons import ReasonCode
 from app.domain.records import TurnRecord
 from app.domain.routing import Join
 from app.history.items import Item, item_of
@@ -42,6 +41,7 @@ from app.history.points import (
 from app.resume.conversation_heads import KeptNodes, threads_at
 from app.resume.kept_items import kept_items
 from app.resume.rewind import Level, Rewind
+from leadhand.models.reasons import ReasonCode
 
 #: Used as a node's name: everything that is done in the block counts.
 ALL_DONE = ""

@@ -11,8 +11,8 @@ from pydantic import JsonValue
 
 from app.domain import routing
 from app.domain.program import Program
-from app.domain.reasons import Reason
 from app.domain.routing import Join
+from leadhand.models.reasons import Reason
 
 
 class KeptItems(NamedTuple):

@@ -14,13 +14,13 @@ from pydantic import BaseModel, ConfigDict, JsonValue
 
 from app.domain.clock import iso
 from app.domain.ids import SessionRef
-from app.domain.reasons import Reason
 from app.domain.records import Delivery, HookTask
 from app.engine import Engine
 from app.errors import SessionUnknown
 from app.security.egress import destination
 from app.webhooks.http import TOTAL_S, Posted, post
 from leadhand.models.documents import Webhook
+from leadhand.models.reasons import Reason
 from leadhand.models.views.session import SessionView
 
 log = logging.getLogger(__name__)
@@ -162,7 +162,7 @@ def _codes(reason: Reason | None) -> JsonValue:
     """The chain of reasons without their texts, which may contain secrets."""
     if reason is None:
         return None
-    return {"code": reason.code.value, "at": reason.at, "beneath": _codes(reason.beneath)}
+    return {"code": reason.code, "at": reason.at, "beneath": _codes(reason.beneath)}
 
 
 def signature(secret: str, body: bytes, *, at_s: int) -> str:

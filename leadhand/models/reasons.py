@@ -1,8 +1,14 @@
-"""The codes of reasons for the end of a step, loop or session."""
+"""Reasons for the end of a step, loop or session: a code, a text and the underlying reason."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import StrEnum
+from typing import Annotated
+
+from pydantic import ConfigDict, Field
+
+from leadhand.models.views.view import View
 
 
 class ReasonCode(StrEnum):
@@ -41,3 +47,30 @@ class ReasonCode(StrEnum):
     TAMPERED = "tampered"
     #: A checker's answer was no verdict in two iterations in a row.
     JUDGE_UNCLEAR = "judge_unclear"
+
+
+class Reason(View):
+    """One link of the chain of reasons."""
+
+    # Records and outcomes may come from another version, as responses do.
+    model_config = ConfigDict(extra="ignore")
+
+    # Any text: a newer server may have reasons that this client does not know.
+    code: Annotated[ReasonCode | str, Field(union_mode="left_to_right")]
+    text: str = ""
+    #: The address of the step or loop that this reason is about.
+    at: str | None = None
+    beneath: Reason | None = None
+
+    def chain(self) -> Iterator[Reason]:
+        """Return this reason and its causes, the root cause last."""
+        link: Reason | None = self
+        while link is not None:
+            yield link
+            link = link.beneath
+
+    @property
+    def root(self) -> Reason:
+        """Return the root cause."""
+        *_, last = self.chain()
+        return last

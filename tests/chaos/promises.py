@@ -288,7 +288,7 @@ def _as_foretold(driven: Driven, record: Record, below: Mapping[str, Record]) ->
         return
     if record.plan is not None and any(child.poisoned for child in below.values()):
         return
-    code = record.reason.code.value if record.reason else None
+    code = record.reason.code if record.reason else None
     if (record.status, code) != (end.status, end.code):
         yield f"{record.status} ({code}) instead of {end.status} ({end.code}): {record.reason}"
     for name, count in (("iterations", end.iterations), ("phase_retries", end.phase_retries)):

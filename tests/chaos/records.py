@@ -14,12 +14,12 @@ from app.domain.messages import Message
 from app.domain.outcomes import Outcome
 from app.domain.plans import PlanRecord, parse_plan
 from app.domain.program import Program
-from app.domain.reasons import Reason
 from app.domain.records import StepRecord, TurnRecord
 from app.engine import Engine
 from app.queries.inbox import read_messages
 from app.queries.presenters import diff_view
 from app.store.store import Store
+from leadhand.models.reasons import Reason
 from leadhand.models.views.result import LedgerEntry
 from leadhand.models.views.step import DiffView, Event, TranscriptEntry
 

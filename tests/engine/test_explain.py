@@ -22,12 +22,12 @@ from app.domain.program import (
     RetryPolicy,
     Step,
 )
-from app.domain.reasons import Reason, ReasonCode
 from app.operations.submit import About
 from leadhand.cli import cli
 from leadhand.cli.commands.explain import explanation
 from leadhand.cli.render.times import with_local_times
 from leadhand.models.documents import Budget
+from leadhand.models.reasons import Reason, ReasonCode
 from leadhand.models.views.explain import ExplainView, Wait
 from leadhand.models.views.explain import ExplainView as Told
 from tests.engine.children.test_children import family

@@ -45,7 +45,7 @@ def pass_time(world: World, ms: int) -> None:
 
 def state(world: World, ref: SessionRef, step: str) -> tuple[str, str | None]:
     record = world.engine.store.steps(ref, [step])[step]
-    return record.state, record.reason.code.value if record.reason else None
+    return record.state, record.reason.code if record.reason else None
 
 
 def test_answer_after_the_deadline_is_refused_and_the_step_has_failed(bench: Bench) -> None:

@@ -13,8 +13,8 @@ from pydantic import JsonValue
 from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome, Thread
 from app.domain.program import Action, Origin, Program, RetryPolicy, Step
-from app.domain.reasons import Reason, ReasonCode
 from app.operations.submit import About
+from leadhand.models.reasons import Reason, ReasonCode
 from tests.engine.world import World
 from workers.attempt.attempt import Attempts
 from workers.attempt.heartbeat import Heartbeats

@@ -6,7 +6,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from app.domain.outcomes import Outcome
-from app.domain.reasons import Reason, ReasonCode
+from leadhand.models.reasons import Reason, ReasonCode
 from workers.checkers.combine import combine
 from workers.prompts.build import FEEDBACK_LIMIT
 from workers.task.inputs import Check

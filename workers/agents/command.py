@@ -11,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from app.domain.outcomes import Outcome, Thread
-from app.domain.reasons import ReasonCode
 from app.truncate import cut
+from leadhand.models.reasons import ReasonCode
 from workers.agents.answer import Answer
 from workers.agents.codex_rollout import codex_home
 from workers.agents.output_parser import OutputParser

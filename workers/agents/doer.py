@@ -7,9 +7,9 @@ import threading
 from pydantic import JsonValue
 
 from app.domain.outcomes import Outcome
-from app.domain.reasons import ReasonCode
 from app.fleet.programs import program_of, why_no_program
 from app.truncate import cut
+from leadhand.models.reasons import ReasonCode
 from workers.agents.ask import agent_named, ask
 from workers.agents.continuing import ask_on
 from workers.agents.output_parser import TEXT_LIMIT

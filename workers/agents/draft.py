@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from pydantic import BaseModel, Field, JsonValue, TypeAdapter, ValidationError
 
 from app.domain.outcomes import Outcome
-from app.domain.reasons import ReasonCode
 from leadhand.models.documents import Doer
 from leadhand.models.plans import (
     AddTask,
@@ -20,6 +19,7 @@ from leadhand.models.plans import (
     check_checkers,
     check_tasks,
 )
+from leadhand.models.reasons import ReasonCode
 from workers.agents.ask import agent_named, ask
 from workers.processes.exit_outcome import failed_outcome
 from workers.prompts.build import prompt_with_messages

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pydantic import JsonValue
 
 from app.domain.outcomes import Outcome, Thread, Usage
-from app.domain.reasons import ReasonCode
 from app.truncate import cut
+from leadhand.models.reasons import ReasonCode
 from workers.agents.answer import Answer
 from workers.agents.output_parser import TEXT_LIMIT
 from workers.agents.question import Question

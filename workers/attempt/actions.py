@@ -13,8 +13,8 @@ from pydantic import ValidationError
 
 from app.domain.outcomes import Outcome
 from app.domain.program import Action
-from app.domain.reasons import ReasonCode
 from app.errors import LeadhandError
+from leadhand.models.reasons import ReasonCode
 from workers import tools
 from workers.agents.doer import run_doer
 from workers.agents.draft import draft_tasks

@@ -12,9 +12,9 @@ from pathlib import Path
 from pydantic import BaseModel, Field, JsonValue
 
 from app.domain.outcomes import Outcome
-from app.domain.reasons import Reason, ReasonCode
 from app.domain.states import ENDED
 from app.truncate import cut
+from leadhand.models.reasons import Reason, ReasonCode
 from leadhand.models.views.folder import RecheckView
 from workers.attempt.own_folder_step import Asked, home_of, own_facts
 from workers.attempt.reservation import reserved

@@ -14,10 +14,10 @@ from typing import NamedTuple
 from app.domain.addresses import path_of
 from app.domain.outcomes import Outcome
 from app.domain.program import Action, Program, is_before_work
-from app.domain.reasons import ReasonCode
 from app.engine import Engine
 from app.operations.attempts import Work
 from app.redaction import without_keys
+from leadhand.models.reasons import ReasonCode
 from leadhand.models.text import list_first
 from leadhand.models.views.explain import CheckSeen, SeenWork
 from workers.folders.work_diff import session_tree

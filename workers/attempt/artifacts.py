@@ -17,10 +17,10 @@ from app.domain.artifacts import INLINE_BYTES, Artifact
 from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome
 from app.domain.program import Action
-from app.domain.reasons import Reason, ReasonCode
 from app.domain.records import Grant
 from app.engine import Engine
 from app.redaction import without_keys
+from leadhand.models.reasons import Reason, ReasonCode
 from workers.artifacts import ArtifactStore, RemoteArtifacts, open_remote
 from workers.attempt.redact import secrets_of_task
 from workers.processes.own_folders import claim_session_folder, create_file

@@ -19,7 +19,6 @@ from app.domain.environment.definitions import Definitions
 from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome
 from app.domain.program import Action, is_before_work
-from app.domain.reasons import ReasonCode
 from app.domain.records import Hint, Reply
 from app.engine import Engine
 from app.errors import ReferenceUnresolved, SessionUnknown, SpecForeign, StoreAway
@@ -27,6 +26,7 @@ from app.logs import about
 from app.operations.attempts import FolderState, Work, loop_run_of
 from app.operations.local_skipping import is_skipped, skipped_outcome
 from app.security import step_tokens
+from leadhand.models.reasons import ReasonCode
 from tasks import tracing
 from workers.artifacts import Patience
 from workers.attempt.actions import BodyTask, run_body

@@ -11,8 +11,8 @@ from pydantic import BaseModel, JsonValue
 from app.compiler.merges import GIVE_UP
 from app.domain.merges import MERGE_FOLDER
 from app.domain.outcomes import Outcome
-from app.domain.reasons import Reason, ReasonCode
 from app.truncate import cut
+from leadhand.models.reasons import Reason, ReasonCode
 from workers.checkers.clean_folder import record_work
 from workers.checkers.combine import judge
 from workers.processes.exit_outcome import failed_outcome

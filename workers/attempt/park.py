@@ -12,7 +12,6 @@ from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome, deleted_child
 from app.domain.plans import record_of
 from app.domain.program import Action
-from app.domain.reasons import Reason, ReasonCode
 from app.engine import Engine
 from app.errors import InvalidDocument, LeadhandError, ParentRests, StoreAway
 from app.operations.attempts import Work
@@ -22,6 +21,7 @@ from leadhand.flows.documents import AnyDocument
 from leadhand.graphs.called_sessions import with_texts
 from leadhand.models.forms import parse_rules
 from leadhand.models.plans import PlannedTask
+from leadhand.models.reasons import Reason, ReasonCode
 from leadhand.models.validation_messages import first_error
 from workers.attempt.approvals import settle_or_ask
 from workers.task.inputs import as_text

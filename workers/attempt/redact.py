@@ -8,8 +8,8 @@ from collections.abc import Set as AbstractSet
 
 from app.domain.environment.session import SessionEnvironment
 from app.domain.outcomes import Outcome, ToolCall
-from app.domain.reasons import Reason
 from app.redaction import without_keys, without_secrets
+from leadhand.models.reasons import Reason
 from workers.processes.environment import is_plain
 from workers.registry.agents import SECRET
 from workers.task.excerpt import redacted_start

@@ -10,13 +10,13 @@ from functools import partial
 from typing import NamedTuple, TypeVar
 
 from app.domain.outcomes import Outcome, Usage
-from app.domain.reasons import Reason, ReasonCode
 from app.domain.records import Reply
 from app.engine import Engine
 from app.errors import ProgramNewer, ProgramStale, SessionUnknown, StoreAway
 from app.operations.attempts import Settling, Work
 from app.redaction import redact
 from app.truncate import cut
+from leadhand.models.reasons import Reason, ReasonCode
 from workers.attempt.heartbeat import Lease
 from workers.folders.check_round import CheckRound, LoneCheck
 from workers.folders.work_diff import Look

@@ -12,10 +12,10 @@ from pydantic import BaseModel, JsonValue
 from app.domain.merges import plan_branch
 from app.domain.outcomes import Outcome
 from app.domain.program import Action
-from app.domain.reasons import ReasonCode
 from app.domain.workspaces import Kind, Survey
 from app.operations.attempts import Work
 from leadhand.models.git_tracking import repository_top
+from leadhand.models.reasons import ReasonCode
 from workers.attempt import apply_step, merge_step
 from workers.attempt.audit_step import carry_out_audit
 from workers.attempt.own_folder_step import (

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from app.domain.outcomes import Baseline, BaselineWord, Outcome
-from app.domain.reasons import ReasonCode
 from app.truncate import cut
 from leadhand.models.counts import Counts
 from leadhand.models.documents import Checker
+from leadhand.models.reasons import ReasonCode
 from workers.agents.output_parser import TEXT_LIMIT
 from workers.checkers.commands import CommandRun, listed, run_command
 from workers.checkers.reports import TestRun

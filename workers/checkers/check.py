@@ -8,8 +8,8 @@ from typing import NamedTuple
 from pydantic import JsonValue
 
 from app.domain.outcomes import Baseline, Outcome
-from app.domain.reasons import ReasonCode
 from leadhand.functions.arguments import offered_arguments
+from leadhand.models.reasons import ReasonCode
 from workers.agents.ask import agent_named
 from workers.checkers.ask_verdict import ask_verdict
 from workers.checkers.baseline import Found, find_by_command, run_baseline

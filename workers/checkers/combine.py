@@ -7,10 +7,10 @@ from collections.abc import Collection, Mapping, Sequence
 from pydantic import BaseModel, ConfigDict, JsonValue
 
 from app.domain.outcomes import BaselineWord, CheckRun, Gate, Outcome, Verdict
-from app.domain.reasons import Reason, ReasonCode
 from app.truncate import cut
 from leadhand.models.counts import Counts
 from leadhand.models.documents import Rule
+from leadhand.models.reasons import Reason, ReasonCode
 from workers.prompts.build import FEEDBACK_LIMIT
 from workers.task.inputs import NOT_JUDGED, UNCLEAR, Check, JudgeInputs
 

@@ -6,8 +6,8 @@ import threading
 
 from app.domain.outcomes import Outcome
 from app.domain.program import Action
-from app.domain.reasons import Reason, ReasonCode
 from app.truncate import cut
+from leadhand.models.reasons import Reason, ReasonCode
 from workers.agents.ask import agent_named, ask
 from workers.agents.output_parser import TEXT_LIMIT
 from workers.checkers.decisions import Decision, Undecided, parse_decision, parse_only_decision

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from app.domain.outcomes import Baseline, Gate, Outcome, Ruling
-from app.domain.reasons import ReasonCode
 from app.truncate import cut
 from leadhand.models.documents import Checker
 from leadhand.models.pipelines import hidden_exit_code
+from leadhand.models.reasons import ReasonCode
 from workers.agents.ask import agent_named
 from workers.checkers.ask_verdict import ask_verdict
 from workers.checkers.baseline import (

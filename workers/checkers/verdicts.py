@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Literal
 
 from app.domain.outcomes import Outcome, Verdict
-from app.domain.reasons import Reason, ReasonCode
 from app.truncate import cut
+from leadhand.models.reasons import Reason, ReasonCode
 from leadhand.models.verdicts import verdict_word
 from workers.agents.answer import Answer
 from workers.agents.output_parser import TEXT_LIMIT

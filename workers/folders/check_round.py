@@ -22,10 +22,10 @@ from pydantic import JsonValue
 from app.domain.addresses import block_of
 from app.domain.outcomes import Outcome
 from app.domain.program import Action
-from app.domain.reasons import Reason, ReasonCode
 from app.operations.attempts import FolderState, Work, loop_run_of
 from app.redaction import without_keys
 from app.truncate import cut
+from leadhand.models.reasons import Reason, ReasonCode
 from leadhand.models.text import list_first
 from workers.folders.git_state import GitState
 from workers.folders.judging_files import IgnoredFiles, judging_files

@@ -24,9 +24,9 @@ from typing import Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict, JsonValue
 
 from app.domain.outcomes import Outcome
-from app.domain.reasons import Reason, ReasonCode
 from app.truncate import cut
 from leadhand.models.documents import Protected
+from leadhand.models.reasons import Reason, ReasonCode
 from leadhand.models.text import list_first
 from workers.processes.exit_outcome import failed_outcome
 from workers.processes.own_folders import claim_session_folder

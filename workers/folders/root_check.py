@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from app.domain.outcomes import Outcome
-from app.domain.reasons import Reason, ReasonCode
 from app.operations.attempts import Work
 from app.settings import Settings
+from leadhand.models.reasons import Reason, ReasonCode
 from workers.processes.own_folders import claim_folder
 
 

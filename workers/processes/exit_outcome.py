@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from app.domain.outcomes import Outcome
-from app.domain.reasons import Reason, ReasonCode
 from app.truncate import cut
+from leadhand.models.reasons import Reason, ReasonCode
 from leadhand.models.text import render_terminal
 from workers.processes.process import ProcessResult
 

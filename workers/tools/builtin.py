@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from pydantic import JsonValue
 
 from app.domain.outcomes import Outcome, Thread
-from app.domain.reasons import ReasonCode
 from app.domain.routing import MAX_WIDTH
 from app.truncate import cut
+from leadhand.models.reasons import ReasonCode
 from workers.agents.output_parser import TEXT_LIMIT
 from workers.processes.exit_outcome import failed_outcome
 

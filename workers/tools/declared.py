@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pydantic import JsonValue
 
 from app.domain.outcomes import Outcome
-from app.domain.reasons import ReasonCode
 from app.truncate import cut
+from leadhand.models.reasons import ReasonCode
 from leadhand.models.tool_values import convert
 from workers.processes.exit_outcome import (
     add_process_facts,

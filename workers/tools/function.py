@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 from app.domain.outcomes import Outcome
-from app.domain.reasons import ReasonCode
+from leadhand.models.reasons import ReasonCode
 from workers.processes.exit_outcome import (
     add_process_facts,
     failed_outcome,

@@ -7,8 +7,8 @@ import json
 from pydantic import JsonValue
 
 from app.domain.outcomes import Outcome
-from app.domain.reasons import ReasonCode
 from app.truncate import cut
+from leadhand.models.reasons import ReasonCode
 from workers.agents.output_parser import TEXT_LIMIT
 from workers.processes.exit_outcome import failed_outcome
 from workers.task.task import BodyTask

@@ -11,9 +11,9 @@ from urllib.parse import quote
 from pydantic import JsonValue
 
 from app.domain.outcomes import Outcome
-from app.domain.reasons import ReasonCode
 from app.truncate import cut
 from leadhand.graphs.retry_errors import CONNECTION, http_error
+from leadhand.models.reasons import ReasonCode
 from workers.processes.exit_outcome import add_process_facts, failed_outcome, failure
 from workers.processes.process import run
 from workers.registry.declared.entry import DeclaredTool

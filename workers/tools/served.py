@@ -9,9 +9,9 @@ import time
 from pydantic import JsonValue
 
 from app.domain.outcomes import Outcome
-from app.domain.reasons import ReasonCode
 from app.truncate import cut
 from leadhand.graphs.retry_errors import CONNECTION
+from leadhand.models.reasons import ReasonCode
 from leadhand.models.tool_values import convert
 from workers.agents.output_parser import TEXT_LIMIT
 from workers.processes.exit_outcome import failed_outcome

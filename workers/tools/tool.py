@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from pydantic import JsonValue
 
 from app.domain.outcomes import Outcome
-from app.domain.reasons import Reason, ReasonCode
 from app.truncate import cut
+from leadhand.models.reasons import Reason, ReasonCode
 from leadhand.models.tool_names import owner_of
 from workers.agents.output_parser import TEXT_LIMIT
 from workers.processes.exit_outcome import failed_outcome

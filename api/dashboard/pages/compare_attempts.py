@@ -9,8 +9,8 @@ from api.dashboard.panels.rows import Row
 from api.dashboard.render import cost, count, duration, reason
 from api.problem_types import refuse_by_status
 from app.engine import Engine
+from leadhand.models.reasons import Reason
 from leadhand.models.views.step import Event, TranscriptEntry
-from leadhand.models.views.view import Reason
 
 #: Events that end an attempt; a parked one goes on.
 _ENDS = frozenset({"released", "settled", "cancelled", "expired", "retried"})

@@ -14,7 +14,6 @@ from app.domain.addresses import block_of, path_of
 from app.domain.control import Seen
 from app.domain.ids import SessionRef
 from app.domain.program import Action, Loop, Node, Program
-from app.domain.reasons import Reason, ReasonCode
 from app.domain.states import FINAL, SessionStatus
 from app.errors import ControlRefused, PositionRefused, SessionChanged, SessionUnknown
 from app.history.completion import step_is_done, turn_is_done
@@ -29,6 +28,7 @@ from app.resume.plan import rewind_before
 from app.resume.rewind import ResumePlan, SkippedNode
 from app.security.step_tokens import Caller
 from app.store.store import Store
+from leadhand.models.reasons import Reason, ReasonCode
 from leadhand.models.views.session import SessionView
 
 #: The verb, as refusals name it.

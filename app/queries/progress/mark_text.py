@@ -7,10 +7,10 @@ from itertools import groupby
 from typing import NamedTuple
 
 from app.domain.program import Action, Loop, Step
-from app.domain.reasons import Reason
 from app.domain.records import StepRecord, TurnRecord
 from app.redaction import without_keys
 from leadhand.drawing.shape import Mark
+from leadhand.models.reasons import Reason
 from leadhand.models.text import plain, reason_text
 
 #: The most characters of a reason and of the label of the loop around, and groups of iterations.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from leadhand.cli.render.tables import plural, table
+from leadhand.models.reasons import Reason
 from leadhand.models.text import block, plain, plain_ends, reason_text
 from leadhand.models.views.folder import OwnFolderView
 from leadhand.models.views.result import (
@@ -14,7 +15,6 @@ from leadhand.models.views.result import (
     PhaseView,
     ResultView,
 )
-from leadhand.models.views.view import Reason
 
 _MOST_LINES = 40
 _MOST_FILES = 3

@@ -6,8 +6,9 @@ from typing import Literal
 
 from pydantic import JsonValue
 
+from leadhand.models.reasons import Reason
 from leadhand.models.views.folder import ApplyingView
-from leadhand.models.views.view import Reason, View
+from leadhand.models.views.view import View
 
 
 class TaskRun(View):

@@ -7,13 +7,14 @@ from typing import Literal
 from pydantic import JsonValue
 
 from leadhand.models.counts import Counts
+from leadhand.models.reasons import Reason
 from leadhand.models.views.folder import OwnFolderView
 from leadhand.models.views.inbox import InboxMessage
 from leadhand.models.views.plan import PlanView
 from leadhand.models.views.session import SessionView
 from leadhand.models.views.shared import ValueView
 from leadhand.models.views.step import DiffView, Event, StepView, TranscriptEntry
-from leadhand.models.views.view import Reason, View
+from leadhand.models.views.view import View
 
 
 class ChangedFiles(View):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
+from leadhand.models.reasons import Reason
 from leadhand.models.views.folder import OwnFolderView
-from leadhand.models.views.view import Reason, View
+from leadhand.models.views.view import View
 
 #: The statuses of a session that has ended.
 ENDED = frozenset({"stopped", "exited", "aborted", "completed", "failed"})

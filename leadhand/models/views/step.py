@@ -6,7 +6,8 @@ from typing import Literal
 
 from pydantic import JsonValue
 
-from leadhand.models.views.view import Page, Reason, View
+from leadhand.models.reasons import Reason
+from leadhand.models.views.view import Page, View
 
 
 class StepView(View):

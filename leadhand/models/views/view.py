@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, Generic, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict
@@ -56,27 +55,3 @@ class Page(View, Generic[T]):
     #: Sessions that are left out because one of their keys in Redis has a wrong type: `leadhand
     #: fsck` names it.
     damaged: list[str] = []
-
-
-class Reason(View):
-    """One link of the chain of reasons."""
-
-    # Any text: a newer server may have reasons that this client does not know.
-    code: str
-    text: str = ""
-    #: The address of the step or loop that this reason is about.
-    at: str | None = None
-    beneath: Reason | None = None
-
-    def chain(self) -> Iterator[Reason]:
-        """Return this reason and its causes, the root cause last."""
-        link: Reason | None = self
-        while link is not None:
-            yield link
-            link = link.beneath
-
-    @property
-    def root(self) -> Reason:
-        """Return the root cause."""
-        *_, last = self.chain()
-        return last

@@ -10,13 +10,13 @@ from app.domain.environment.errors import EnvironmentSealed
 from app.domain.environment.session import SessionEnvironment
 from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome
-from app.domain.reasons import Reason, ReasonCode
 from app.errors import IdempotencyConflict, InvalidDocument, SpecForeign
 from app.operations.registry import Registry
 from app.operations.step_verbs.documents import Changes
 from app.operations.step_verbs.fork import Wish
 from leadhand.models.documents import LoopDocument
 from leadhand.models.plans import PlanDocument
+from leadhand.models.reasons import Reason, ReasonCode
 from tests.engine.children.test_body_children import Body
 from tests.engine.driving import Bench
 from tests.engine.world import World

@@ -18,13 +18,13 @@ from app.domain.program import (
     Program,
     Step,
 )
-from app.domain.reasons import Reason, ReasonCode
 from app.errors import InvalidDocument
 from app.history.child_results import result_of_flow
 from app.operations.attempts import Work
 from app.operations.local_skipping import is_skipped, skipped_outcome
 from leadhand.flows.documents import FlowDocument
 from leadhand.flows.faults import all_faults
+from leadhand.models.reasons import Reason, ReasonCode
 from tests.engine.driving import Bench
 from tests.engine.world import World
 from tests.flows import flow, llm, loop

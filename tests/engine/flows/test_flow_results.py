@@ -7,9 +7,9 @@ import pytest
 from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome
 from app.domain.program import Action
-from app.domain.reasons import Reason, ReasonCode
 from leadhand.cli.render.result_text import flow_summary
 from leadhand.flows.documents import FlowDocument
+from leadhand.models.reasons import Reason, ReasonCode
 from leadhand.models.views.result import ResultView
 from leadhand.models.views.result import ResultView as Told
 from tests.engine.world import World

@@ -9,7 +9,7 @@ import pytest
 from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome
 from app.domain.program import DECIDERS
-from app.domain.reasons import Reason, ReasonCode
+from leadhand.models.reasons import Reason, ReasonCode
 from tests.engine.driving import Bench
 from tests.engine.world import World
 from tests.flows import ask, flow, llm, loop

@@ -9,7 +9,6 @@ from random import Random
 
 from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome
-from app.domain.reasons import Reason, ReasonCode
 from app.domain.records import Grant, Reply
 from app.domain.routing import runs_last
 from app.errors import ControlRefused, PositionRefused, ReferenceUnresolved
@@ -18,6 +17,7 @@ from app.operations.local_skipping import is_skipped, skipped_outcome
 from app.operations.step_verbs.documents import Changes
 from app.operations.step_verbs.fork import Wish
 from leadhand.graphs.documents import GraphDocument
+from leadhand.models.reasons import Reason, ReasonCode
 from tests.engine.driving import LEASE_MS
 from tests.engine.graphs.graph_look import Look, Names
 from tests.engine.graphs.graph_world import failed

@@ -9,11 +9,11 @@ from pydantic import JsonValue
 
 from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome
-from app.domain.reasons import Reason, ReasonCode
 from app.domain.records import Grant
 from app.errors import ReferenceUnresolved
 from app.operations.local_skipping import is_skipped, skipped_outcome
 from leadhand.graphs.documents import GraphDocument
+from leadhand.models.reasons import Reason, ReasonCode
 from leadhand.models.views.result import ResultView
 from tests.engine.world import World
 from workers.tools.builtin import STEPS

@@ -12,8 +12,8 @@ from app.domain.ids import SessionRef
 from app.domain.merges import plan_branch
 from app.domain.outcomes import Outcome
 from app.domain.plan_errors import PlanRefused
-from app.domain.reasons import Reason, ReasonCode
 from app.domain.records import Grant
+from leadhand.models.reasons import Reason, ReasonCode
 from leadhand.models.views.result import LedgerEntry
 from tests.engine.driving import Bench
 from tests.engine.plans.plan_world import CHECK, PlanWorld

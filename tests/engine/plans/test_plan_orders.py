@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from app.domain.outcomes import Outcome
-from app.domain.reasons import Reason, ReasonCode
+from leadhand.models.reasons import Reason, ReasonCode
 from tests.effort import few_or_all
 from tests.engine.driving import LEASE_MS, Bench
 from tests.engine.plans.plan_world import PlanWorld

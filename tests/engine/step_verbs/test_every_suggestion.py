@@ -12,10 +12,10 @@ import pytest
 from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome, Usage
 from app.domain.program import Action, Step
-from app.domain.reasons import ReasonCode
 from app.operations.attempts import Work
 from app.queries.suggestions import Why
 from leadhand.models.documents import LoopDocument, WorkflowDocument
+from leadhand.models.reasons import ReasonCode
 from leadhand.models.views.explain import SuggestedAction
 from tests.engine.driving import Bench
 from tests.engine.graphs.graph_world import GraphWorld

@@ -13,7 +13,6 @@ import pytest
 from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome
 from app.domain.program import Step
-from app.domain.reasons import Reason, ReasonCode
 from app.engine import Engine
 from app.errors import ReferenceUnresolved
 from app.operations.step_verbs.documents import Changes
@@ -21,6 +20,7 @@ from app.operations.step_verbs.fork import Wish
 from leadhand.cli import cli
 from leadhand.graphs.references import as_text
 from leadhand.models.documents import Budget
+from leadhand.models.reasons import Reason, ReasonCode
 from leadhand.models.views.explain import SuggestedAction
 from tests.engine.children.test_children import family
 from tests.engine.driving import Bench

@@ -10,7 +10,6 @@ import pytest
 from app.compiler import compile_document
 from app.domain.clock import iso
 from app.domain.ids import SessionRef
-from app.domain.reasons import ReasonCode
 from app.engine import Engine
 from app.errors import InvalidDocument
 from app.operations import bulk
@@ -18,6 +17,7 @@ from app.operations.bulk import How
 from app.operations.submit import About
 from app.queries.listing import BATCH
 from leadhand.contract.sessions import SessionFilter
+from leadhand.models.reasons import ReasonCode
 from tests.silent_engine import loop, silent_engine
 from workers.attempt.attempt import Attempts
 from workers.attempt.heartbeat import Heartbeats

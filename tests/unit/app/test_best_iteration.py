@@ -6,8 +6,8 @@ from app.domain.program import Action, Loop, Program, Step
 from app.domain.records import TurnRecord
 from app.queries.results import best_of, result_of
 from leadhand.cli.render.result_text import loop_summary
+from leadhand.models.reasons import Reason
 from leadhand.models.views.result import LedgerEntry, ResultView
-from leadhand.models.views.view import Reason
 from leadhand.results import LoopResult
 
 PROGRAM = Program(body=(Loop(id="loop", body=(Step(id="do", action=Action.AGENT),)),))

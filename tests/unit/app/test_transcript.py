@@ -9,9 +9,9 @@ import pytest
 
 from app.domain.outcomes import Outcome, Thread, ToolCall, Usage
 from app.domain.program import Action, Step
-from app.domain.reasons import Reason, ReasonCode
 from app.history.transcript import TEXT, as_markdown, question_of, records_of
 from leadhand.cli.commands.transcript import _shown
+from leadhand.models.reasons import Reason, ReasonCode
 from leadhand.models.views.step import TranscriptEntry
 from leadhand.models.views.step import TranscriptEntry as Entry
 from workers.prompts.build import retry_prompt

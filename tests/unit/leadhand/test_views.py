@@ -10,16 +10,15 @@ from typing import Any, Literal, Union, get_args, get_origin
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from app.domain.reasons import Reason, ReasonCode, reason_view
 from app.fleet.inventory import inventory_of
 from app.security.api_tokens import Scope
 from leadhand.contract.operations import OPERATIONS
 from leadhand.models import views
+from leadhand.models.reasons import Reason, ReasonCode
 from leadhand.models.views.result import ResultView
 from leadhand.models.views.session import SessionView
 from leadhand.models.views.tokens import TokenView
 from leadhand.models.views.view import Page, View
-from leadhand.models.views.view import Reason as ReasonView
 
 
 def subclasses(model: type[View]) -> Iterator[type[View]]:
@@ -92,20 +91,20 @@ def test_inventory_of_a_newer_worker_is_read():
     assert (worker.name, worker.place) == ("one", "here")
 
 
-def test_reason_view_keeps_the_whole_chain():
+def test_reason_read_from_json_has_the_whole_chain_and_known_codes():
     lost = Reason(code=ReasonCode.LOST, text="worker w1", at="loop~1[1]/do")
-    view = reason_view(Reason(code=ReasonCode.FAILED_STEP, beneath=lost))
-    assert view is not None
-    assert [(link.code, link.text, link.at) for link in view.chain()] == [
+    why = Reason(code=ReasonCode.FAILED_STEP, beneath=lost)
+    read = Reason.model_validate_json(why.model_dump_json())
+    assert read == why
+    assert [(link.code, link.text, link.at) for link in read.chain()] == [
         ("failed_step", "", None),
         ("lost", "worker w1", "loop~1[1]/do"),
     ]
-    assert view.root.code == "lost"
-    assert reason_view(None) is None
+    assert read.root.code is ReasonCode.LOST
 
 
 def test_client_reads_words_of_a_newer_server():
-    read = ReasonView.model_validate_json('{"code": "tomorrow"}')
+    read = Reason.model_validate_json('{"code": "tomorrow"}')
     assert read.code == "tomorrow"
     told = sample(TokenView) | {"scopes": [Scope.READ.value, "tomorrow"]}
     assert TokenView.model_validate_json(json.dumps(told)).scopes == ["read", "tomorrow"]

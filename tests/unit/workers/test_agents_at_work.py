@@ -12,7 +12,7 @@ import pytest
 
 from app.domain.outcomes import Busy, Outcome, Thread, Usage
 from app.domain.program import Action
-from app.domain.reasons import ReasonCode
+from leadhand.models.reasons import ReasonCode
 from workers.attempt.actions import BodyTask, run_body
 from workers.registry.agent_entry import Agent, UsagePaths
 from workers.registry.agents import AgentBook

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.domain.outcomes import Outcome
-from app.domain.reasons import Reason, ReasonCode
+from leadhand.models.reasons import Reason, ReasonCode
 from workers.checkers.combine import combine
 from workers.task.inputs import Check
 

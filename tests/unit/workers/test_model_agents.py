@@ -11,7 +11,7 @@ import pytest
 
 from app.domain.outcomes import Busy, Outcome, Thread, Usage
 from app.domain.program import Action
-from app.domain.reasons import ReasonCode
+from leadhand.models.reasons import ReasonCode
 from tests.model_server import (
     Drip,
     Drop,
@@ -72,7 +72,7 @@ def world(tmp_path: Path, monkeypatch):
         yield World(server, tmp_path)
 
 
-def code_of(outcome: Outcome) -> ReasonCode | None:
+def code_of(outcome: Outcome) -> str | None:
     return outcome.reason.code if outcome.reason else None
 
 

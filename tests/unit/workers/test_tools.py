@@ -15,7 +15,6 @@ import pytest
 
 from app.domain.outcomes import Outcome
 from app.domain.program import Action
-from app.domain.reasons import ReasonCode
 from app.errors import InvalidDocument
 from app.fleet.admission import admit
 from app.fleet.inventory import inventory_of, text_of
@@ -26,6 +25,7 @@ from app.settings import Settings
 from leadhand.cli.commands.tools import tool_lines
 from leadhand.flows.documents import FlowDocument
 from leadhand.functions.modules import TAKEN
+from leadhand.models.reasons import ReasonCode
 from leadhand.models.views.fleet import ToolHere, ToolView, WorkerView
 from tests.flows import flow
 from workers.attempt.actions import BodyTask, run_body

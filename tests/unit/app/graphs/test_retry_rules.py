@@ -7,7 +7,7 @@ import pytest
 from app.domain.graphs import apply_policy, errors_of
 from app.domain.outcomes import Busy, Outcome
 from app.domain.program import RetryPolicy
-from app.domain.reasons import Reason, ReasonCode
+from leadhand.models.reasons import Reason, ReasonCode
 
 LATE = Outcome(word="failed", reason=Reason(code=ReasonCode.TIMEOUT), retryable=True)
 STOPPED = Outcome(word="failed", exit_code=75, retryable=True)

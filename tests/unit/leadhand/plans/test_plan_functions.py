@@ -9,10 +9,10 @@ import pytest
 from leadhand.cli.cost_warning import agents_of, unknown_costs
 from leadhand.models.cycles import find_cycles
 from leadhand.models.plans import PlanDocument
+from leadhand.models.reasons import Reason
 from leadhand.models.views.fleet import AgentView
 from leadhand.models.views.plan import PlanView, TaskView
 from leadhand.models.views.result import ResultView
-from leadhand.models.views.view import Reason
 from leadhand.plan import PlanResult, plan_document
 
 

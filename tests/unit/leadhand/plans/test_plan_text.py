@@ -10,9 +10,9 @@ from leadhand.cli.render.plan_text import (
     proposal_lines,
 )
 from leadhand.cli.render.times import clock_time
+from leadhand.models.reasons import Reason
 from leadhand.models.views.plan import PlanView, ProposalView, TaskRun, TaskView
 from leadhand.models.views.result import ResultView
-from leadhand.models.views.view import Reason
 
 S = "1a2b3c4d"
 AT = clock_time("2026-11-22T12:00:00+00:00")

@@ -11,7 +11,6 @@ import pytest
 
 from app.domain.outcomes import Outcome
 from app.domain.program import Action
-from app.domain.reasons import ReasonCode
 from workers.attempt.actions import BodyTask, run_body
 from workers.registry.agent_entry import Agent
 from workers.registry.agents import AgentBook
@@ -55,7 +54,7 @@ def body(tmp_path: Path):
     return run
 
 
-def code_of(outcome: Outcome) -> ReasonCode | None:
+def code_of(outcome: Outcome) -> str | None:
     return outcome.reason.code if outcome.reason else None
 
 

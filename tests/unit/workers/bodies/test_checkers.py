@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from app.domain.program import Action
-from app.domain.reasons import ReasonCode
+from leadhand.models.reasons import ReasonCode
 from tests.unit.workers.bodies.running import checking, code_of, scripted
 from workers.registry.agent_entry import Agent
 

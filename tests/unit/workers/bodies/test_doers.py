@@ -14,8 +14,8 @@ import pytest
 from app.domain.environment.session import SessionEnvironment
 from app.domain.messages import Message
 from app.domain.program import Action
-from app.domain.reasons import ReasonCode
 from leadhand.functions.runner import as_json
+from leadhand.models.reasons import ReasonCode
 from leadhand.stack.scope import find_scope
 from tests.unit.workers.bodies.running import code_of, do, scripted
 from workers.registry.agent_entry import Agent

@@ -9,7 +9,7 @@ import pytest
 
 from app.domain.outcomes import Usage
 from app.domain.program import Action
-from app.domain.reasons import ReasonCode
+from leadhand.models.reasons import ReasonCode
 from tests.unit.workers.bodies.running import checking, code_of, scripted
 from workers.prompts.build import VERDICT_QUESTION
 from workers.registry.agent_entry import Agent, UsagePaths

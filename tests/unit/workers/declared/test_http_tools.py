@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from app.domain.outcomes import Outcome
-from app.domain.reasons import ReasonCode
+from leadhand.models.reasons import ReasonCode
 from tests.unit.workers.declared.tool_world import ToolWorld, Web, web, why
 from tests.waiting import wait_until
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from app.domain.reasons import ReasonCode
+from leadhand.models.reasons import ReasonCode
 from tests.unit.workers.declared.tool_servers import Servers
 from tests.unit.workers.declared.tool_world import ToolWorld, why
 from tests.waiting import wait_until

@@ -11,7 +11,7 @@ import pytest
 from app.domain.graphs import apply_policy
 from app.domain.outcomes import Outcome
 from app.domain.program import RetryPolicy
-from app.domain.reasons import Reason, ReasonCode
+from leadhand.models.reasons import Reason, ReasonCode
 from tests.unit.workers.declared.tool_servers import Servers
 from tests.unit.workers.declared.tool_world import ToolWorld, web
 from workers.registry.declared.book import ToolFiles
