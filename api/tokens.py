@@ -12,7 +12,7 @@ from app.security.browser_sessions import LINK_S
 from leadhand.contract import tokens
 from leadhand.contract.bodies import NoBody, NoQuery
 from leadhand.models.views.attention import SignInLink
-from leadhand.models.views.tokens import NewToken, Quotas, TokenView
+from leadhand.models.views.tokens import NewToken, TokenView
 from leadhand.models.views.view import Page
 
 
@@ -25,7 +25,7 @@ def create(engine: Engine, call: Call, asked: tokens.NewTokenBody) -> NewToken:
         asked.name,
         frozenset(Scope(scope) for scope in asked.scopes),
         expires_s=asked.expires_s,
-        quotas=Quotas(**asked.quotas.model_dump()),
+        quotas=asked.quotas,
         webhook=asked.webhook,
         key=call.key,
     )

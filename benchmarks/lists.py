@@ -22,7 +22,7 @@ from redis import Redis
 from app.compiler import compile_document
 from app.engine import Engine
 from app.operations.submit import About
-from app.queries.listing import SessionFilter
+from app.queries.listing import SessionsWanted
 from app.settings import Settings
 from app.store.store import Store, connect
 from benchmarks.cost import Queue, read_counters
@@ -32,7 +32,7 @@ from leadhand.models.documents import LoopDocument
 SESSIONS = 20_000
 ROUNDS = 7
 DELETED = 5
-WANTED = SessionFilter(label="L7")
+WANTED = SessionsWanted(label="L7")
 PROGRAM = compile_document(
     LoopDocument.model_validate({"task": "x", "doer": {"command": "true"}, "checkers": ["true"]})
 )
@@ -67,7 +67,7 @@ def create(engine: Engine, number: int) -> str:
     return engine.submit.program(PROGRAM, about).session
 
 
-def list_all(engine: Engine, wanted: SessionFilter) -> Listed:
+def list_all(engine: Engine, wanted: SessionsWanted) -> Listed:
     """Read the pages of a list to its end, as `leadhand ls` does."""
     pages, examined, found, cursor = 0, 0, 0, None
     while True:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from leadhand.client.client import AsyncClient, Client
-    from leadhand.client.sessions import SessionsWanted
     from leadhand.contract import generate_contract
+    from leadhand.contract.sessions import SessionsWanted
     from leadhand.graph import Graph, GraphResult
     from leadhand.results import LoopResult, PhaseResult
     from leadhand.state import load_exit_reason, poll, save_exit_reason
@@ -37,7 +37,7 @@ _HOMES = {
     "LoopResult": "leadhand.results",
     "Phase": "leadhand.workflow",
     "PhaseResult": "leadhand.results",
-    "SessionsWanted": "leadhand.client.sessions",
+    "SessionsWanted": "leadhand.contract.sessions",
     "Workflow": "leadhand.workflow",
     "generate_contract": "leadhand.contract",
     "load_exit_reason": "leadhand.state",

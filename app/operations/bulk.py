@@ -30,7 +30,7 @@ from app.queries.cursors import encode_cursor
 from app.queries.sessions import Queries
 from app.queries.shown_status import shown_status
 from app.store.store import Store
-from leadhand.contract.sessions import BulkVerb, SessionFilter
+from leadhand.contract.sessions import BulkVerb, SessionsWanted
 from leadhand.models.views.session import BulkRefusal, BulkView
 
 #: Maximum size of a token, in characters, and of what it contains, in bytes.
@@ -143,7 +143,7 @@ class Bulk:
         self._deletion = deletion
 
     def preview(
-        self, verb: BulkVerb, wanted: SessionFilter, *, cursor: str | None = None
+        self, verb: BulkVerb, wanted: SessionsWanted, *, cursor: str | None = None
     ) -> BulkView:
         """Count matching sessions, changing none; returns the first ones and a token."""
         meant, following = self._select(wanted, cursor, most=COUNTED, looks=COUNTED)
@@ -152,7 +152,7 @@ class Bulk:
             token=make_token(verb, meant[:DONE_AT_MOST]), next=following,
         )  # fmt: skip
 
-    def carry_out(self, how: How, wanted: SessionFilter, *, cursor: str | None = None) -> BulkView:
+    def carry_out(self, how: How, wanted: SessionsWanted, *, cursor: str | None = None) -> BulkView:
         """Apply a verb (stop, delete ...) to each session that matches, also if others are refused.
 
         A refusal does not affect the others. A call examines a limited number. A client that
@@ -196,7 +196,7 @@ class Bulk:
         return fields.get("status") == one.status
 
     def _select(
-        self, wanted: SessionFilter, cursor: str | None, *, most: int, looks: int
+        self, wanted: SessionsWanted, cursor: str | None, *, most: int, looks: int
     ) -> Selection:
         meant: list[Counted] = []
         last: JsonValue = None

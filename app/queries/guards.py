@@ -11,7 +11,7 @@ from app.domain.guards.decisions import GuardState
 from app.domain.ids import SessionRef
 from app.queries.sessions import Queries
 from app.store.store import Store
-from leadhand.contract.sessions import SessionFilter, ShownStatus
+from leadhand.contract.sessions import SessionsWanted, ShownStatus
 from leadhand.models.views.guards import GuardsView, GuardView
 from leadhand.models.views.session import SessionView
 
@@ -57,7 +57,7 @@ class GuardQueries:
 
     def _sessions(self, agent_session: str | None, inside: str | None) -> Iterator[SessionView]:
         label = f"{_INSIDE}{inside}" if inside else None
-        wanted = SessionFilter(kind="guard", name=agent_session, label=label, status=_OPEN)
+        wanted = SessionsWanted(kind="guard", name=agent_session, label=label, status=_OPEN)
         cursor: str | None = None
         while True:
             page = self._queries.sessions(wanted, limit=_PAGE, cursor=cursor)

@@ -17,7 +17,7 @@ from app.errors import KeyDamaged
 from app.queries.cursors import decode_cursor, encode_cursor, invalid_cursor
 from app.store.session_index import Period, Place, folder_fact
 from app.store.store import Store
-from leadhand.contract.sessions import SessionFilter
+from leadhand.contract.sessions import SessionsWanted
 from leadhand.models.views.session import SessionView
 from leadhand.models.views.view import Page
 
@@ -67,7 +67,7 @@ class Listing:
         self._status_of = status_of
         self._views_of = views_of
 
-    def page(self, wanted: SessionFilter, *, limit: int, cursor: str | None) -> Page[SessionView]:
+    def page(self, wanted: SessionsWanted, *, limit: int, cursor: str | None) -> Page[SessionView]:
         """Returns a page of sessions that match a filter, newest first; `next` if more may follow.
 
         The page is `partial` if it examined LOOKED_AT sessions before it was full.
@@ -99,15 +99,15 @@ class Listing:
             damaged=[*damaged, *(ref.id for ref, _ in unreadable)],
         )
 
-    def walk(self, wanted: SessionFilter, cursor: str | None) -> Iterator[Visited]:
+    def walk(self, wanted: SessionsWanted, cursor: str | None) -> Iterator[Visited]:
         """Yields each examined session after the cursor, newest first, and whether it matches."""
         for found in self._examine(wanted, _start(wanted, cursor)):
             yield Visited(list(found.place), found.ref, found.fields)
 
-    def _has_more(self, wanted: SessionFilter, last: Place | None) -> bool:
+    def _has_more(self, wanted: SessionsWanted, last: Place | None) -> bool:
         return last is not None and next(self._places(wanted, last), None) is not None
 
-    def _examine(self, wanted: SessionFilter, before: Place) -> Iterator[Examined]:
+    def _examine(self, wanted: SessionsWanted, before: Place) -> Iterator[Examined]:
         places = self._places(wanted, before)
         while batch := list(islice(places, BATCH)):
             damaged: list[str] = []
@@ -128,7 +128,7 @@ class Listing:
                     yield Examined(place, ref, fields) if meant else Examined(place)
 
     def _has_status(
-        self, wanted: SessionFilter, ref: SessionRef, fields: Mapping[str, str]
+        self, wanted: SessionsWanted, ref: SessionRef, fields: Mapping[str, str]
     ) -> bool:
         if not wanted.status:
             return True
@@ -137,12 +137,12 @@ class Listing:
         # Whether an active session waits is derived from its steps.
         return set(wanted.status) >= _DERIVED or self._status_of(ref, fields) in wanted.status
 
-    def _places(self, wanted: SessionFilter, before: Place) -> Iterator[Place]:
+    def _places(self, wanted: SessionsWanted, before: Place) -> Iterator[Place]:
         """Yields the positions of all sessions that may match, newest first."""
         places = self._smallest(wanted, before)
         return takewhile(lambda place: place.at >= first_ms(wanted), places)
 
-    def _smallest(self, wanted: SessionFilter, before: Place) -> Iterator[Place]:
+    def _smallest(self, wanted: SessionsWanted, before: Place) -> Iterator[Place]:
         """The index with the fewest sessions in the period of the filter, or a merge of such."""
         stored = {SessionStatus.ACTIVE if word == "waiting" else word for word in wanted.status}
         statuses, facts = sorted(stored), facts_of(wanted)
@@ -157,7 +157,7 @@ class Listing:
         return heapq.merge(*walks, reverse=True) if walks else self._index.walk(None, before)
 
 
-def _start(wanted: SessionFilter, cursor: str | None) -> Place:
+def _start(wanted: SessionsWanted, cursor: str | None) -> Place:
     """The position before which the list starts."""
     last_ms = end_ms(wanted)
     end = Place(_FAR if last_ms is None else float(last_ms), "")
@@ -173,14 +173,14 @@ def decode_place(cursor: str) -> Place:
             raise invalid_cursor(cursor)
 
 
-def facts_of(wanted: SessionFilter) -> dict[str, str]:
+def facts_of(wanted: SessionsWanted) -> dict[str, str]:
     """Returns the filter's set values of kind, label, name and folder, for an index lookup."""
     folder = None if wanted.folder is None else folder_fact(wanted.folder)
     given = {"kind": wanted.kind, "label": wanted.label, "name": wanted.name, "folder": folder}
     return {name: value for name, value in given.items() if value is not None}
 
 
-def matches(wanted: SessionFilter, fields: Mapping[str, str]) -> bool:
+def matches(wanted: SessionsWanted, fields: Mapping[str, str]) -> bool:
     """Whether a session's fields match; the caller checks its status and creation time."""
     archived = wanted.archived == "any" or (wanted.archived == "only") == ("archived" in fields)
     return (
@@ -194,12 +194,12 @@ def matches(wanted: SessionFilter, fields: Mapping[str, str]) -> bool:
     )
 
 
-def first_ms(wanted: SessionFilter) -> int:
+def first_ms(wanted: SessionsWanted) -> int:
     """Returns the earliest creation time that the filter allows, in epoch ms; 0 without one."""
     return _ms(wanted.created_after) if wanted.created_after else 0
 
 
-def end_ms(wanted: SessionFilter) -> int | None:
+def end_ms(wanted: SessionsWanted) -> int | None:
     """Returns the epoch ms before which a session must be created; None without an end."""
     return _ms(wanted.created_before) if wanted.created_before else None
 

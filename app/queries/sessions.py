@@ -52,7 +52,7 @@ from app.redaction import without_secrets
 from app.store.errors import read_undamaged
 from app.store.session_reads import CreatedSession, SessionRecords
 from app.store.store import Store
-from leadhand.contract.sessions import SessionFilter
+from leadhand.contract.sessions import SessionsWanted
 from leadhand.models.views.fleet import WorkerView
 from leadhand.models.views.result import ExportView, LedgerEntry, ResultView
 from leadhand.models.views.session import Progress, SessionView
@@ -114,13 +114,13 @@ class Queries:
 
     def sessions(
         self,
-        wanted: SessionFilter | None = None,
+        wanted: SessionsWanted | None = None,
         *,
         limit: int = 50,
         cursor: str | None = None,
     ) -> Page[SessionView]:
         """Returns a page of the sessions that match a filter, newest first."""
-        return self._listing.page(wanted or SessionFilter(), limit=limit, cursor=cursor)
+        return self._listing.page(wanted or SessionsWanted(), limit=limit, cursor=cursor)
 
     def result(self, session: str) -> ResultView:
         """Returns the result of an ended session. Raises SessionStillRuns."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-import json
 import secrets
 import time
 from collections.abc import Callable, Mapping
@@ -25,6 +24,7 @@ from app.security.egress import destination
 from app.security.session_signatures import is_valid_seal, seal
 from app.store.tokens import TokenStore
 from leadhand.contract.operation import Scope as Scope
+from leadhand.contract.tokens import NewTokenBody
 from leadhand.models.documents import Webhook
 from leadhand.models.views.tokens import NewToken, Quotas, Spent, TokenView, TokenWebhook
 
@@ -98,22 +98,6 @@ class _Claim(Frozen):
     body: str
 
 
-class Wish(Frozen):
-    """The attributes of a requested token."""
-
-    name: str
-    scopes: frozenset[Scope]
-    expires_s: int | None = None
-    quotas: Quotas = Quotas()
-    webhook: Webhook | None = None
-
-    @property
-    def digest(self) -> str:
-        """Return the hash of the requested token, by which a repeated request is recognised."""
-        text = json.dumps(self.model_dump(mode="json") | {"scopes": sorted(self.scopes)})
-        return hashlib.sha256(text.encode()).hexdigest()
-
-
 class _Cached(NamedTuple):
     token: Token
     #: On the monotonic clock.
@@ -158,16 +142,16 @@ class Tokens:
 
         Raises IdempotencyConflict if the key was used for another token.
         """
-        wish = Wish(
-            name=name, scopes=scopes, expires_s=expires_s, quotas=quotas or Quotas(),
-            webhook=webhook,
-        )  # fmt: skip
+        wish = NewTokenBody.model_validate({
+            "name": name, "scopes": sorted(scopes), "expires_s": expires_s,
+            "quotas": quotas or Quotas(), "webhook": webhook,
+        })  # fmt: skip
         self._forget_expired()
         new = _Claim(
             id=secrets.token_hex(_ID_BYTES),
             salt=secrets.token_hex(_SECRET_BYTES),
             created_ms=self._now_ms(),
-            body=wish.digest,
+            body=_digest(wish.model_dump_json()),
         )
         return self._create(wish, new) if key is None else self._create_once(wish, new, key)
 
@@ -179,11 +163,11 @@ class Tokens:
             if until_ms is not None and self._now_ms() - until_ms > EXPIRED_MS:
                 self._store.delete(id_)
 
-    def _create_once(self, wish: Wish, new: _Claim, key: str) -> NewToken:
+    def _create_once(self, wish: NewTokenBody, new: _Claim, key: str) -> NewToken:
         mark = hashlib.sha256(key.encode()).hexdigest()
         stored = self._store.claim(mark, new.model_dump_json())
         claim = _Claim.model_validate_json(stored)
-        if claim.body != wish.digest:
+        if claim.body != new.body:
             raise IdempotencyConflict(key)
         made = self._create(wish, claim, mark)
         # A concurrent revoke removes the claim first, so a revoked token is not created again.
@@ -192,13 +176,13 @@ class Tokens:
             raise TokenUnknown(made.id)
         return made
 
-    def _create(self, wish: Wish, claim: _Claim, mark: str | None = None) -> NewToken:
+    def _create(self, wish: NewTokenBody, claim: _Claim, mark: str | None = None) -> NewToken:
         secret = self._secret_of(claim)
         until_ms = None if wish.expires_s is None else claim.created_ms + wish.expires_s * 1000
         token = Token(
             id=claim.id,
             name=wish.name,
-            scopes=wish.scopes,
+            scopes=frozenset(map(Scope, wish.scopes)),
             digest=_digest(secret),
             quotas=wish.quotas,
             created_ms=claim.created_ms,

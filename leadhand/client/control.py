@@ -18,11 +18,11 @@ from leadhand.client.requests import (
     request,
     strictly_dumped,
 )
-from leadhand.client.sessions import Sessions, SessionsWanted
+from leadhand.client.sessions import Sessions
 from leadhand.client.submit import Submissions
 from leadhand.contract import sessions
 from leadhand.contract.operation import Operation
-from leadhand.contract.sessions import BulkVerb
+from leadhand.contract.sessions import BulkVerb, SessionsWanted
 from leadhand.errors import ControlRefused, SessionChanged, SessionUnknown, local_error
 from leadhand.models.documents import Budget, Checker
 from leadhand.models.problems import Kind

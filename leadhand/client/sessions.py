@@ -5,9 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Literal
-
-from pydantic import BaseModel
+from typing import Literal
 
 from leadhand.client.driving import Pause
 from leadhand.client.operation import Ask, Op, Operations, Steps
@@ -20,28 +18,6 @@ from leadhand.models.views.result import ExportView, LedgerEntry, ResultView
 from leadhand.models.views.session import SessionView, TreeView
 from leadhand.models.views.step import DiffsPage, Event, OutputView, StepsPage, TranscriptEntry
 from leadhand.models.views.view import Page
-
-
-class SessionsWanted(BaseModel):
-    """A filter of sessions; absent fields match all. Times are RFC 3339."""
-
-    status: str | Sequence[str] | None = None
-    kind: str | None = None
-    name: str | None = None
-    label: str | None = None
-    folder: str | None = None
-    reason: str | None = None
-    parent: str | None = None
-    archived: str | None = None
-    created_after: str | None = None
-    created_before: str | None = None
-
-    def given(self) -> dict[str, Any]:
-        """Return the filters that are set, with the statuses as a list."""
-        found: dict[str, Any] = self.model_dump(exclude_none=True)
-        if self.status is not None:
-            found["status"] = [self.status] if isinstance(self.status, str) else [*self.status]
-        return found
 
 
 class Sessions(Operations):
@@ -73,11 +49,11 @@ class Sessions(Operations):
 
         `folder` means those beneath too. There are more sessions while a page has a `next`.
         """
-        wanted = SessionsWanted(
-            status=status, kind=kind, name=name, label=label, folder=folder, reason=reason,
-            parent=parent, archived=archived, created_after=created_after,
-            created_before=created_before)  # fmt: skip
-        call = request(sessions.LIST, **wanted.given(), limit=limit, cursor=cursor)
+        statuses = [status] if isinstance(status, str) else status and [*status]
+        call = request(
+            sessions.LIST, status=statuses, kind=kind, name=name, label=label, folder=folder,
+            reason=reason, parent=parent, archived=archived, created_after=created_after,
+            created_before=created_before, limit=limit, cursor=cursor)  # fmt: skip
         return reads(Page[SessionView], call)
 
     @Op

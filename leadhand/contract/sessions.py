@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -101,13 +102,13 @@ Folder = Annotated[
 ]
 
 
-class SessionFilter(BaseModel):
+class SessionsWanted(BaseModel):
     """Conditions that a session must all meet; unset ones do not apply."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     #: Any of these.
-    status: Annotated[tuple[ShownStatus, ...], Field(max_length=10)] = ()
+    status: Annotated[Sequence[ShownStatus], Field(max_length=10)] = ()
     kind: SessionKind | None = None
     name: Word | None = None
     label: Word | None = None
@@ -123,6 +124,10 @@ class SessionFilter(BaseModel):
     created_after: Instant | None = None
     #: Before this time.
     created_before: Instant | None = None
+
+    def given(self) -> dict[str, Any]:
+        """Returns the conditions that are set, as JSON."""
+        return self.model_dump(mode="json", exclude_unset=True, exclude_none=True)
 
 
 _SESSION_NOW = replies(SessionView, "The session as it is now.", 202, headers=("ETag",))
@@ -201,13 +206,13 @@ BATCH = Operation[Any](
 )  # fmt: skip
 
 
-class SessionsQuery(SessionFilter, PageQuery):
+class SessionsQuery(SessionsWanted, PageQuery):
     """A filter of sessions, and the page of the list."""
 
-    def wanted(self) -> SessionFilter:
+    def wanted(self) -> SessionsWanted:
         """Returns the conditions of the query as a filter of sessions."""
-        names = SessionFilter.model_fields
-        return SessionFilter.model_construct(**{name: getattr(self, name) for name in names})
+        names = SessionsWanted.model_fields
+        return SessionsWanted.model_construct(**{name: getattr(self, name) for name in names})
 
 
 LIST = Operation[SessionsQuery](
@@ -220,7 +225,7 @@ LIST = Operation[SessionsQuery](
 _EVERYTHING = "it would match every session; name at least a status, kind or time"
 
 
-class Meant(SessionFilter):
+class Meant(SessionsWanted):
     """The filter of a bulk operation, which must not be empty."""
 
     @model_validator(mode="before")

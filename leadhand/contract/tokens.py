@@ -10,21 +10,11 @@ from leadhand.contract.bodies import Body, NoBody, NoQuery
 from leadhand.contract.operation import GONE, Operation, Scope, replies
 from leadhand.models.documents import Webhook
 from leadhand.models.views.attention import SignInLink
-from leadhand.models.views.tokens import NewToken, TokenView
+from leadhand.models.views.tokens import NewToken, Quotas, TokenView
 from leadhand.models.views.view import Page
 
 #: Maximum lifetime of a token: ten years.
 LONGEST_S = 10 * 365 * 24 * 3600
-
-Count = Annotated[int, Field(ge=0, le=10**15)]
-
-
-class QuotasBody(Body):
-    """Quotas of the token's sessions; absent ones are unlimited."""
-
-    max_sessions: Count | None = None
-    steps_per_day: Count | None = None
-    bytes_per_day: Count | None = None
 
 
 class NewTokenBody(Body):
@@ -37,7 +27,7 @@ class NewTokenBody(Body):
     ]
     #: Lifetime in seconds; without it the token is valid until it is revoked.
     expires_s: Annotated[int, Field(ge=1, le=LONGEST_S)] | None = None
-    quotas: QuotasBody = QuotasBody()
+    quotas: Quotas = Quotas()
     #: The default webhook of its sessions, unless their documents name one.
     webhook: Webhook | None = None
 

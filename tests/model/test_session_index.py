@@ -21,7 +21,7 @@ from app.settings import Settings
 from app.store.session_index import KINDS
 from app.store.store import Store
 from app.sweep import sweep
-from leadhand.contract.sessions import SessionFilter
+from leadhand.contract.sessions import SessionsWanted
 from tests.engine.driving import Bench
 from tests.silent_engine import NobodyThere
 
@@ -125,7 +125,7 @@ class Beside:
 
     # Checks
 
-    def listed(self, wanted: SessionFilter) -> list[str]:
+    def listed(self, wanted: SessionsWanted) -> list[str]:
         found: list[str] = []
         cursor = None
         while True:
@@ -138,7 +138,7 @@ class Beside:
             if cursor is None:
                 return found
 
-    def expected(self, wanted: SessionFilter) -> list[str]:
+    def expected(self, wanted: SessionsWanted) -> list[str]:
         end = end_ms(wanted)
         meant = [
             one for one in self.plain.values()
@@ -152,7 +152,7 @@ class Beside:
         ]  # fmt: skip
         return [one.id for one in sorted(meant, key=lambda o: (o.created, o.id), reverse=True)]
 
-    def random_filter(self) -> SessionFilter:
+    def random_filter(self) -> SessionsWanted:
         def maybe(values: Any, chance: float = 0.4) -> Any:
             return self.random.choice(values) if self.random.random() < chance else None
 
@@ -166,7 +166,7 @@ class Beside:
             "created_after": maybe([_at(ms) for ms in times], 0.2),
             "created_before": maybe([_at(ms) for ms in times], 0.2),
         }
-        return SessionFilter.model_validate(given)
+        return SessionsWanted.model_validate(given)
 
     def check(self) -> None:
         for _ in range(4):

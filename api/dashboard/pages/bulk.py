@@ -12,7 +12,7 @@ from api.dashboard.render import page
 from api.dashboard.replies import missing
 from app.engine import Engine
 from app.operations.bulk import How
-from leadhand.contract.sessions import BulkVerb, SessionFilter
+from leadhand.contract.sessions import BulkVerb, SessionsWanted
 
 VERBS: tuple[BulkVerb, ...] = get_args(BulkVerb)
 
@@ -24,7 +24,7 @@ def add_to(routes: Blueprint, engine: Engine) -> None:
         """GET /ui/sessions/bulk: how many sessions a verb would apply to, before it does."""
         verb = _verb(request.args.get("verb"))
         listed = Listed(engine, request.args, request.args.getlist("status"))
-        if not listed.is_filtered or listed.wanted == SessionFilter():
+        if not listed.is_filtered or listed.wanted == SessionsWanted():
             raise missing("filter", "choose a status, a kind, a label or a name first")
         found = engine.bulk.preview(verb, listed.wanted)
         views = [engine.queries.session(one) for one in found.first]

@@ -15,7 +15,7 @@ from api.responses import drawing_response
 from api.validation_errors import field_problems
 from app.catalog.flow_catalog import Catalog
 from app.engine import Engine
-from leadhand.contract.sessions import SVG, SessionFilter
+from leadhand.contract.sessions import SVG, SessionsWanted
 from leadhand.flows.documents import FlowRun
 from leadhand.models.views.flow import FlowView
 
@@ -35,7 +35,7 @@ class FlowPages:
 
     def flows(self) -> Response:
         """GET /ui/flows: list the flows of the services, and those of folders with sessions."""
-        recent = self._engine.queries.sessions(SessionFilter(), limit=RECENT).items
+        recent = self._engine.queries.sessions(SessionsWanted(), limit=RECENT).items
         own = (self._engine.definitions.flows_of(view.folder) for view in recent)
         folders = dict.fromkeys(str(one.parent) for one in own if one is not None)
         found = {
@@ -47,7 +47,7 @@ class FlowPages:
         """GET /ui/flows/NAME: show a flow, its runs and the form that runs it."""
         folder = request.args.get("folder", "")
         found = _catalog(self._engine, folder).flow(name)
-        runs = self._engine.queries.sessions(SessionFilter(kind="flow", name=name), limit=RUNS)
+        runs = self._engine.queries.sessions(SessionsWanted(kind="flow", name=name), limit=RUNS)
         return page("flow.html", flow=found, runs=runs, folder=folder)
 
     def drawing(self, name: str) -> Response:

@@ -14,7 +14,7 @@ from api.dashboard.render import page
 from app.domain.states import FINAL
 from app.engine import Engine
 from app.security.api_tokens import Scope
-from leadhand.contract.sessions import SessionFilter
+from leadhand.contract.sessions import SessionsWanted
 from leadhand.models.views.plan import PlanView, ProposalView, TaskView
 
 LIMIT = 50
@@ -48,7 +48,7 @@ def add_to(routes: Blueprint, engine: Engine) -> None:
 
     def plans() -> Response:
         cursor = request.args.get("cursor") or None
-        found = engine.queries.sessions(SessionFilter(kind="plan"), limit=LIMIT, cursor=cursor)
+        found = engine.queries.sessions(SessionsWanted(kind="plan"), limit=LIMIT, cursor=cursor)
         return page("plans.html", found=found)
 
     def values(session: str) -> dict[str, object]:

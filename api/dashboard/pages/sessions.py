@@ -14,7 +14,7 @@ from api.dashboard.render import page
 from app.engine import Engine
 from app.security.api_tokens import Scope
 from app.store.browser import BrowserStore
-from leadhand.contract.sessions import SessionFilter
+from leadhand.contract.sessions import SessionsWanted
 from leadhand.models.views.session import SessionView
 from leadhand.models.views.view import Page
 
@@ -38,7 +38,7 @@ class Listed:
         self.archived = asked if asked in ARCHIVED else "no"
         self.cursor = arguments.get("cursor") or None
         #: The filter that the list has: a query is a label, or else a name.
-        self.wanted = SessionFilter()
+        self.wanted = SessionsWanted()
         self.found = self._find(engine)
 
     @property
@@ -78,11 +78,11 @@ class Listed:
         self.wanted = self._filter(values)
         return engine.queries.sessions(self.wanted, limit=LIMIT, cursor=self.cursor)
 
-    def _filter(self, values: Mapping[str, object]) -> SessionFilter:
+    def _filter(self, values: Mapping[str, object]) -> SessionsWanted:
         try:
-            return SessionFilter.model_validate(values)
+            return SessionsWanted.model_validate(values)
         except ValidationError:
-            return SessionFilter()
+            return SessionsWanted()
 
 
 def add_to(routes: Blueprint, engine: Engine) -> None:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+from pydantic import Field
+
 from leadhand.models.views.view import View
+
+Count = Annotated[int, Field(ge=0, le=10**15, strict=True)]
 
 
 class Quotas(View):
     """The limits of a token's sessions; None means no limit."""
 
     #: Sessions that have not ended.
-    max_sessions: int | None = None
+    max_sessions: Count | None = None
     #: Steps per day (UTC); running sessions continue, but no new one can start.
-    steps_per_day: int | None = None
+    steps_per_day: Count | None = None
     #: Bytes of submitted documents per day (UTC).
-    bytes_per_day: int | None = None
+    bytes_per_day: Count | None = None
 
 
 class Spent(View):

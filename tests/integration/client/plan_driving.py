@@ -11,7 +11,7 @@ from pydantic import JsonValue
 from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome
 from app.domain.records import Grant
-from leadhand.contract.sessions import SessionFilter
+from leadhand.contract.sessions import SessionsWanted
 from leadhand.models.plans import PlannedTask
 from leadhand.models.views.plan import PlanView, TaskView
 from tests.http_world import Served
@@ -31,7 +31,7 @@ class DrivenPlan:
     @classmethod
     def labelled(cls, api: Served, label: str) -> DrivenPlan:
         """The plan with this label, which a command starts."""
-        wanted = SessionFilter(label=label)
+        wanted = SessionsWanted(label=label)
         found = wait_until(lambda: api.engine.queries.sessions(wanted).items, timeout=60)
         return cls(api, found[0].id)
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from leadhand import SessionsWanted
 from leadhand.client.client import AsyncClient, Client
-from leadhand.client.sessions import SessionsWanted
 from leadhand.errors import (
     ApiAway,
     ControlRefused,

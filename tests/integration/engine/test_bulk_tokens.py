@@ -8,12 +8,12 @@ from app.engine import Engine
 from app.errors import InvalidDocument
 from app.operations import bulk
 from app.operations.bulk import Counted, How, make_token
-from leadhand.contract.sessions import SessionFilter
+from leadhand.contract.sessions import SessionsWanted
 from tests.session_driving import end, run_iteration
 from tests.silent_engine import loop, silent_engine
 
-LOOPS = SessionFilter(kind="loop")
-FAILED = SessionFilter(status=("failed",))
+LOOPS = SessionsWanted(kind="loop")
+FAILED = SessionsWanted(status=("failed",))
 
 
 @pytest.fixture

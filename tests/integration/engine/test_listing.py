@@ -16,7 +16,7 @@ from app.operations import bulk
 from app.operations.bulk import How
 from app.operations.submit import About
 from app.queries.listing import BATCH
-from leadhand.contract.sessions import SessionFilter
+from leadhand.contract.sessions import SessionsWanted
 from leadhand.models.reasons import ReasonCode
 from tests.silent_engine import loop, silent_engine
 from workers.attempt.attempt import Attempts
@@ -68,7 +68,7 @@ def listed(engine: Engine, limit: int = 50, **wanted: object) -> list[str]:
     found: list[str] = []
     cursor = None
     while True:
-        asked = SessionFilter.model_validate(wanted)
+        asked = SessionsWanted.model_validate(wanted)
         page = engine.queries.sessions(asked, limit=limit, cursor=cursor)
         found += [view.id for view in page.items]
         if page.next is None:
@@ -140,9 +140,9 @@ def test_a_page_that_looked_at_enough_says_that_more_may_come(engine, monkeypatc
     made = [engine.submit.document(loop(label="last")).session] + [
         engine.submit.document(loop()).session for _ in range(7)
     ]
-    page = engine.queries.sessions(SessionFilter(reason=ReasonCode.EXIT), limit=5)
+    page = engine.queries.sessions(SessionsWanted(reason=ReasonCode.EXIT), limit=5)
     assert (page.items, page.next is None, page.partial, page.examined) == ([], False, True, 3)
-    full = engine.queries.sessions(SessionFilter(kind="loop"), limit=2)
+    full = engine.queries.sessions(SessionsWanted(kind="loop"), limit=2)
     assert (len(full.items), full.next is None, full.partial, full.examined) == (2, False, False, 2)
     assert listed(engine, label="last") == [made[0]]
 
@@ -161,7 +161,7 @@ def test_a_cursor_that_was_never_given_is_refused(engine, cursor):
 
 def test_a_preview_counts_and_does_nothing(engine, clock):
     made = started(engine, clock, 30)
-    wanted = SessionFilter(kind="loop")
+    wanted = SessionsWanted(kind="loop")
     view = engine.bulk.preview("abort", wanted)
     assert (view.matched, view.done, view.dry_run) == (30, 0, True)
     assert view.first == made[::-1][: bulk.NAMED]
@@ -171,13 +171,13 @@ def test_a_preview_counts_and_does_nothing(engine, clock):
 def test_what_is_done_to_all_holds_for_those_that_do_not_refuse(engine, clock):
     made = started(engine, clock, 4)
     engine.control.apply(made[1], "abort")
-    view = engine.bulk.carry_out(How("stop"), SessionFilter(kind="loop"))
+    view = engine.bulk.carry_out(How("stop"), SessionsWanted(kind="loop"))
     assert (view.matched, view.done, view.refused, view.next) == (4, 3, 1, None)
     assert [(r.session, r.status) for r in view.refusals] == [(made[1], "aborted")]
     assert listed(engine, status=["stopped"]) == [made[3], made[2], made[0]]
-    assert engine.bulk.carry_out(How("resume"), SessionFilter(status=("stopped",))).done == 3
-    assert engine.bulk.carry_out(How("delete"), SessionFilter(status=("active",))).refused == 3
-    everything = SessionFilter(kind="loop")
+    assert engine.bulk.carry_out(How("resume"), SessionsWanted(status=("stopped",))).done == 3
+    assert engine.bulk.carry_out(How("delete"), SessionsWanted(status=("active",))).refused == 3
+    everything = SessionsWanted(kind="loop")
     assert engine.bulk.carry_out(How("delete", force=True), everything).done == 4
     assert listed(engine) == []
 
@@ -207,7 +207,7 @@ def test_a_session_of_a_newer_version_holds_up_none_of_the_others(store_url, red
     document = json.loads(redis_client.hget(program, "document"))
     redis_client.hset(program, "document", json.dumps({**document, "unheard_of": 1}))
     older = silent_engine(store_url, secret="s")
-    view = older.bulk.carry_out(How("resume"), SessionFilter(status=("failed", "stopped")))
+    view = older.bulk.carry_out(How("resume"), SessionsWanted(status=("failed", "stopped")))
     assert (view.matched, view.done, view.refused) == (3, 2, 1)
     [refusal] = view.refusals
     assert (refusal.session, refusal.status) == (newer, "failed")
@@ -228,7 +228,7 @@ def carried_out(engine, how, wanted) -> list[tuple[int, int]]:
 def test_one_call_does_so_much_and_says_where_to_go_on(engine, clock, monkeypatch):
     monkeypatch.setattr("app.operations.bulk.DONE_AT_MOST", 2)
     made = started(engine, clock, 5)
-    assert carried_out(engine, How("abort"), SessionFilter(status=("active",))) == [
+    assert carried_out(engine, How("abort"), SessionsWanted(status=("active",))) == [
         (2, 0), (2, 0), (1, 0),
     ]  # fmt: skip
     assert listed(engine, status=["aborted"]) == made[::-1]
@@ -239,7 +239,7 @@ def test_those_that_refuse_are_work_too_and_are_met_once(engine, clock, monkeypa
     made = started(engine, clock, 8)
     for session in made[1:]:
         engine.control.apply(session, "abort")
-    assert carried_out(engine, How("stop"), SessionFilter(kind="loop")) == [(0, 3), (0, 3), (1, 1)]
+    assert carried_out(engine, How("stop"), SessionsWanted(kind="loop")) == [(0, 3), (0, 3), (1, 1)]
     assert listed(engine, status=["stopped"]) == made[:1]
 
 
@@ -249,7 +249,7 @@ def test_one_call_looks_at_so_many_whomever_it_means(engine, clock, monkeypatch)
     (meant,) = started(engine, clock, 1)
     engine.control.apply(meant, "abort")
     started(engine, clock, 9)
-    wanted = SessionFilter(reason=ReasonCode.ABORTED)  # no index has it
+    wanted = SessionsWanted(reason=ReasonCode.ABORTED)  # no index has it
     first = engine.bulk.preview("delete", wanted)
     assert (first.matched, first.next is None) == (0, False)
     second = engine.bulk.preview("delete", wanted, cursor=first.next)
@@ -262,14 +262,14 @@ def test_one_call_looks_only_at_those_that_an_index_has(engine, clock, monkeypat
     monkeypatch.setattr("app.operations.bulk.LOOKED_AT", 1)
     started(engine, clock, 1, label="nightly")
     started(engine, clock, 9)
-    assert carried_out(engine, How("stop"), SessionFilter(label="nightly")) == [(1, 0)]
+    assert carried_out(engine, How("stop"), SessionsWanted(label="nightly")) == [(1, 0)]
 
 
 def examined(engine: Engine, **wanted: object) -> int:
     """How many sessions the pages of a list examine."""
     total, cursor = 0, None
     while True:
-        page = engine.queries.sessions(SessionFilter.model_validate(wanted), cursor=cursor)
+        page = engine.queries.sessions(SessionsWanted.model_validate(wanted), cursor=cursor)
         assert page.examined is not None
         total += page.examined
         cursor = page.next

@@ -6,7 +6,7 @@ import pytest
 from redis import Redis
 
 from benchmarks import lists
-from leadhand.contract.sessions import SessionFilter
+from leadhand.contract.sessions import SessionsWanted
 
 pytestmark = [pytest.mark.slow, pytest.mark.no_cover, pytest.mark.timeout(1200)]
 
@@ -25,6 +25,6 @@ def test_a_label_among_many_sessions_costs_one_short_page(store_url: str) -> Non
     assert found() == lists.Listed(pages=1, examined=1, found=1)
     assert engine.queries.sessions(lists.WANTED).items[0].id == made[7]
     assert lists.measure(redis, found).commands <= MOST_COMMANDS
-    nothing = SessionFilter(label="L7", status=("failed",))
+    nothing = SessionsWanted(label="L7", status=("failed",))
     assert lists.list_all(engine, nothing) == lists.Listed(pages=1, examined=0, found=0)
     redis.close()
