@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import cast
 
-from pydantic import Field, JsonValue
+from pydantic import JsonValue
 
 from api.auth import allow, current_owner, may_bring_commands
 from api.documents import parse_document
@@ -18,26 +18,14 @@ from app.operations.submission.batch import Item, ItemRefused, Result
 from app.operations.submission.drafts import Asker, Submitted
 from app.security.api_tokens import Owner
 from leadhand.contract import sessions
-from leadhand.contract.bodies import Body
+from leadhand.contract.sessions import Batch, BatchItem
 from leadhand.models.problems import Problem
 from leadhand.models.validation_messages import NAMED
-from leadhand.models.views.batch import MOST, BatchItemView, BatchView
+from leadhand.models.views.batch import BatchItemView, BatchView
 
 
-class _GivenItem(Body):
-    """An item whose document is not parsed yet."""
-
-    document: JsonValue
-    idempotency_key: sessions.Key | None = None
-
-
-class _Given(Body):
-    items: Annotated[list[_GivenItem], Field(min_length=1, max_length=MOST)]
-    mode: sessions.Mode = "all"
-
-
-@serves(sessions.BATCH, reads=_Given)
-def submit_batch(engine: Engine, _: Call, asked: _Given) -> BatchView:
+@serves(sessions.BATCH)
+def submit_batch(engine: Engine, _: Call, asked: Batch) -> BatchView:
     """Creates a session per item of a request (or all or none); returns sessions and problems."""
     all_or_none, free = asked.mode == "all", may_bring_commands(engine)
     parsed: list[Item | Problem] = []
@@ -63,9 +51,9 @@ def submit_batch(engine: Engine, _: Call, asked: _Given) -> BatchView:
     return BatchView(items=views)
 
 
-def _item(given: _GivenItem, owner: Owner | None, engine: Engine, *, free: bool, most: int) -> Item:
+def _item(given: BatchItem, owner: Owner | None, engine: Engine, *, free: bool, most: int) -> Item:
     """Parse an item. Raises Refused, with at most `most` errors."""
-    document = parse_document(given.document, most=most)
+    document = parse_document(cast("JsonValue", given.document), most=most)
     allow(document, free=free)
     key = given.idempotency_key
     body = hash_document(document, engine.settings.secret)

@@ -82,20 +82,18 @@ class Call(NamedTuple):
 #: response that it made itself. Raises what `api.problems` converts to a problem.
 Handler: TypeAlias = Callable[[Engine, Call, A], BaseModel | Response | None]
 
-_HANDLERS: dict[str, tuple[Handler[Any], type[BaseModel] | None]] = {}
+_HANDLERS: dict[str, Handler[Any]] = {}
 
 
-def serves(
-    operation: Operation[A], *, reads: type[BaseModel] | None = None
-) -> Callable[[Handler[A]], Handler[A]]:
+def serves(operation: Operation[A]) -> Callable[[Handler[A]], Handler[A]]:
     """Registers the function that carries out an operation.
 
     It is given the parsed body; the query if the operation reads none; and as JSON a body whose
-    type is no model. `reads` is the model by which a body is read whose parts the function parses.
+    type is no model.
     """
 
     def register(handler: Handler[A]) -> Handler[A]:
-        _HANDLERS[operation.name] = (handler, reads)
+        _HANDLERS[operation.name] = handler
         return handler
 
     return register
@@ -104,11 +102,11 @@ def serves(
 def add_routes(flask: Flask, engine: Engine) -> None:
     """Adds a route for each operation of the contract. Raises LookupError if one is not served."""
     for operation in OPERATIONS.values():
-        handler, reads = _HANDLERS[operation.name]
+        handler = _HANDLERS[operation.name]
         flask.add_url_rule(
             operation.path_with(_converter),
             operation.name,
-            _view(operation, handler, reads or operation.body, engine),
+            _view(operation, handler, engine),
             methods=[operation.method],
         )
 
@@ -117,8 +115,7 @@ def carry_out(
     engine: Engine, operation: Operation[A], call: Call, asked: A
 ) -> BaseModel | Response | None:
     """Carries out an operation for the caller of the request, whose rights have been checked."""
-    handler, _ = _HANDLERS[operation.name]
-    return handler(engine, call, asked)
+    return _HANDLERS[operation.name](engine, call, asked)
 
 
 def _converter(name: str, kind: str) -> str:
@@ -127,9 +124,9 @@ def _converter(name: str, kind: str) -> str:
 
 
 def _view(
-    operation: Operation[Any], handler: Handler[Any], body: Any, engine: Engine
+    operation: Operation[Any], handler: Handler[Any], engine: Engine
 ) -> Callable[..., Response]:
-    takes_key = "Idempotency-Key" in operation.headers
+    body, takes_key = operation.body, "Idempotency-Key" in operation.headers
 
     def view(**path: str) -> Response:
         query = None if operation.query is None else requests.query(operation.query)

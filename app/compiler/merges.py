@@ -32,8 +32,7 @@ def merge_program(document: LoopDocument, merge: Merge) -> Program:
     """
     facts: dict[str, JsonValue] = {
         name: literal(value) if isinstance(value, str) else value
-        for name, value in merge._asdict().items()
-        if name != "path"  # its worker computes it, and compares it with the session's folder
+        for name, value in merge.model_dump().items()
     }
     attempt = Loop(
         id="attempt",

@@ -50,8 +50,7 @@ def in_workspace(program: Program, workspace: Workspace, title: str) -> Program:
     """Adds steps to a task's program: make its folder first and, in a git worktree, commit last."""
     facts: dict[str, JsonValue] = {
         name: literal(value) if isinstance(value, str) else value
-        for name, value in workspace._asdict().items()
-        if name != "path"  # its worker computes it, and compares it with the session's folder
+        for name, value in workspace.model_dump(exclude={"path"}).items()
     }
     body = [_step(WORKSPACE, {"do": "make", **facts}), *program.body]
     if workspace.kind == "worktree":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from pydantic import BaseModel, ConfigDict
 
 #: The folder, beside those of the tasks, in which a plan merges. Only one session holds its lock,
 #: also among those of one tree: that is the queue.
@@ -15,22 +15,33 @@ APPLY, MERGE_WORK = "apply", "apply/merge"
 RESOLVES, ASKS = 3, 3
 #: How long a person has to answer, in seconds: two days.
 ASK_TIMEOUT_S = 2 * 24 * 3600.0
+#: Where the refs of merges are.
+REFS = "refs/leadhand"
 
 
-class Merge(NamedTuple):
+class Merge(BaseModel):
     """One merge: the branch of a task's run, and the branch that gets its work."""
+
+    model_config = ConfigDict(frozen=True)
 
     plan: str
     task: str
     run: int
     #: The folder that the plan works in.
     origin: str
-    #: The worktree in which the plan merges.
-    path: str
-    prefix: str
-    #: The branch of the task, and the branch that gets its work, as a full name.
+    prefix: str = ""
+    #: The branch of the task, and the full name of the branch that gets its work.
     branch: str
     target: str
+
+    def ref(self, name: str) -> str:
+        """Return the full git ref of this merge: `merged`, `resolved` or `resolved-of`."""
+        return f"{REFS}/{name}/{self.plan}/{self.task}"
+
+    @property
+    def target_name(self) -> str:
+        """Return the name of the target branch, without `refs/heads/`."""
+        return self.target.removeprefix("refs/heads/")
 
 
 def plan_branch(plan: str) -> str:

@@ -14,6 +14,7 @@ from app.domain.states import SessionStatus
 from leadhand.models.counts import Counts
 from leadhand.models.reasons import Reason, ReasonCode
 from leadhand.models.verdicts import VerdictWord
+from leadhand.models.views.step import ToolCallView
 
 Verdict = VerdictWord
 #: The text of the end of a child session, for `failed_child`.
@@ -120,18 +121,6 @@ class Ruling(BaseModel):
     gates: tuple[Gate, ...] = ()
 
 
-class ToolCall(BaseModel):
-    """A tool call of an agent; input and result have their first characters only."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    name: str
-    input: str = ""
-    result: str = ""
-    #: None if the call had no result when the attempt ended.
-    failed: bool | None = None
-
-
 class Outcome(BaseModel):
     """The result of an attempt, reported once by its worker.
 
@@ -200,7 +189,7 @@ class Outcome(BaseModel):
     #: The agent's prompt; truncated, unless later turns of the conversation need it in full.
     prompt: str | None = None
     #: The first tool calls of the agent, in order.
-    tools: tuple[ToolCall, ...] | None = None
+    tools: tuple[ToolCallView, ...] | None = None
     #: The number of the agent's tool calls, if all of them failed.
     tools_failed: int | None = None
 

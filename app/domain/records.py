@@ -15,6 +15,7 @@ from app.domain.outcomes import Thread
 from app.domain.shared import LockRecord
 from app.domain.stacks import StoredStack
 from leadhand.models.reasons import Reason
+from leadhand.models.views.audit import Finding
 
 
 class Hint(BaseModel):
@@ -146,17 +147,6 @@ class Delivery(BaseModel):
     tries: int
 
 
-class Discrepancy(BaseModel):
-    """An inconsistency that the audit found, and whether it was repaired."""
-
-    model_config = ConfigDict(frozen=True)
-
-    kind: str
-    session: str | None = None
-    what: str
-    mended: bool
-
-
 class Reply(BaseModel):
     """Reply of a transition: one word, and data that the caller has to act on."""
 
@@ -216,7 +206,7 @@ class Reply(BaseModel):
     guard: str | None = None
     decision: str | None = None
     #: Inconsistencies that an audit found.
-    found: tuple[Discrepancy, ...] = ()
+    found: tuple[Finding, ...] = ()
 
     @field_validator("messages", mode="before")
     @classmethod

@@ -35,8 +35,10 @@ class Survey(BaseModel):
     home: str = ""
 
 
-class Workspace(NamedTuple):
-    """The folder of one run of a task."""
+class RunFolder(BaseModel):
+    """What the steps that make and keep the folder of one run of a task are given."""
+
+    model_config = ConfigDict(frozen=True)
 
     kind: Kind
     plan: str
@@ -44,11 +46,16 @@ class Workspace(NamedTuple):
     run: int
     #: The folder that the plan works in.
     origin: str
-    #: The worktree or the copy.
-    path: str
     prefix: str = ""
     branch: str = ""
     target: str = ""
+
+
+class Workspace(RunFolder):
+    """The folder of one run of a task."""
+
+    #: The worktree or the copy. Its worker computes it too, and compares it with the session's.
+    path: str
 
     @property
     def cwd(self) -> str:

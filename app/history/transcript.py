@@ -15,7 +15,7 @@ from app.redaction import without_keys
 from app.truncate import cut
 from leadhand.models.reasons import Reason, ReasonCode
 from leadhand.models.text import tool_lines
-from leadhand.models.views.step import ToolCallView, TranscriptEntry
+from leadhand.models.views.step import TranscriptEntry
 
 #: Maximum characters of a record's text; the step's outcome has the whole text.
 TEXT = 8000
@@ -181,7 +181,7 @@ def _agent_of(step: Step) -> str | None:
 def _work_fields(outcome: Outcome) -> dict[str, object]:
     """Cost, tokens and tool calls."""
     usage = {} if outcome.usage is None else outcome.usage.model_dump()
-    return usage | {"tools": [ToolCallView(**call.model_dump()) for call in outcome.tools or ()]}
+    return usage | {"tools": [*(outcome.tools or ())]}
 
 
 def as_markdown(title: str, entries: Iterator[TranscriptEntry]) -> Iterator[str]:

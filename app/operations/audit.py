@@ -17,7 +17,7 @@ from pydantic import JsonValue
 from app.domain.ids import SessionRef
 from app.domain.ports import Carrier
 from app.domain.program import SCHEMA_VERSION
-from app.domain.records import Discrepancy, Reply
+from app.domain.records import Reply
 from app.domain.states import ENDED
 from app.errors import KeyDamaged, SessionUnknown
 from app.fleet.inventory import consumed_queues
@@ -111,7 +111,7 @@ class Audit:
             next=str(after) if after else None,
         )
 
-    def _audit_key(self, key: _Key, *, repair: bool) -> Iterator[Discrepancy]:
+    def _audit_key(self, key: _Key, *, repair: bool) -> Iterator[Finding]:
         """Yields the findings of one key."""
         if _is_session(key):
             yield from self._session(key.ref, repair=repair)
@@ -124,12 +124,12 @@ class Audit:
                 "audit_index", key.name, _INDEXES[key.kind], about, repair=repair
             )
 
-    def _session(self, ref: SessionRef, *, repair: bool) -> Iterator[Discrepancy]:
+    def _session(self, ref: SessionRef, *, repair: bool) -> Iterator[Finding]:
         """Yields the findings of a session: steps first, because the others depend on them."""
         parts: tuple[tuple[str, Kind], ...] = (
             ("steps", "hash"), ("live", "zset"), ("running", "zset"), ("parked", "zset"),
         )  # fmt: skip
-        seen: set[Discrepancy] = set()  # a step may be in several of these keys
+        seen: set[Finding] = set()  # a step may be in several of these keys
         for part, kind in parts:
             for addresses in self._shelves.batches(self._store.keys.part(ref, part), kind, LINES):
                 about = {"addresses": addresses}
@@ -140,11 +140,11 @@ class Audit:
 
     def _lines(
         self, verb: Verb, key: str, kind: Kind, about: Mapping[str, JsonValue], *, repair: bool
-    ) -> Iterator[Discrepancy]:
+    ) -> Iterator[Finding]:
         for lines in self._shelves.batches(key, kind, LINES):
             yield from self._run(verb, _NOBODY, {**about, "lines": lines}, repair=repair)
 
-    def _keys(self, seen: Sequence[_Key], *, types: bool, repair: bool) -> Iterator[Discrepancy]:
+    def _keys(self, seen: Sequence[_Key], *, types: bool, repair: bool) -> Iterator[Finding]:
         """Yields keys that have a wrong type; or those that belong to nothing or lack a TTL."""
         keys: list[JsonValue] = [dict(self._key_arguments(key)) for key in seen]
         if keys:
@@ -176,7 +176,7 @@ class Audit:
 
     def _run(
         self, verb: Verb, ref: SessionRef, about: Mapping[str, object], *, repair: bool
-    ) -> Sequence[Discrepancy]:
+    ) -> Sequence[Finding]:
         arguments = cast("dict[str, JsonValue]", {**about, "repair": repair})
         answer = self._answer(verb, ref, arguments)
         if repair and answer.found:
@@ -189,7 +189,7 @@ class Audit:
         except SessionUnknown:  # it belongs to no session, or the session's hash is missing
             return self._store.run(verb, ref, "", arguments)
 
-    def _broker(self, *, repair: bool) -> Iterator[Discrepancy]:
+    def _broker(self, *, repair: bool) -> Iterator[Finding]:
         """Yields messages for deleted sessions, and queues without a worker."""
         workers = self._fleet.inventories()
         taken = {queue for worker in workers for queue in consumed_queues(worker)}
@@ -199,11 +199,11 @@ class Audit:
                 what += (
                     "" if queue.name in taken else ", or for sessions that do not use this queue"
                 )
-                yield Discrepancy(kind="message_stray", what=what, mended=repair)
+                yield Finding(kind="message_stray", what=what, mended=repair)
             waiting = queue.depth - queue.strays
             if waiting > 0 and queue.name not in taken:
                 what = f"{_messages(waiting)} in {queue.name}, which no worker consumes"
-                yield Discrepancy(kind="queue_unconsumed", what=what, mended=False)
+                yield Finding(kind="queue_unconsumed", what=what, mended=False)
 
     def _stray_sessions(
         self, taken: Collection[str], queue: str, sessions: Sequence[str]
@@ -220,7 +220,7 @@ class Audit:
         return {one for one in known if one not in found or _is_elsewhere(found[one][1], queue)}
 
 
-def _readable(findings: Iterator[Discrepancy]) -> Iterator[Discrepancy]:
+def _readable(findings: Iterator[Finding]) -> Iterator[Finding]:
     """Yields findings until a key of a wrong type is needed, which is a finding by itself."""
     with suppress(KeyDamaged):
         yield from findings
@@ -265,10 +265,10 @@ def _is_session(key: _Key) -> bool:
     return key.kind == "part" and key.of == "session"
 
 
-def _finding(one: Discrepancy) -> Finding:
+def _finding(one: Finding) -> Finding:
     way = _WAYS.get(one.kind, "").format(session=one.session) or None
     if one.mended:
         way = None
     elif way is None:
         way = "leadhand fsck --repair"
-    return Finding(kind=one.kind, session=one.session, what=one.what, mended=one.mended, way=way)
+    return one.model_copy(update={"way": way})

@@ -15,6 +15,7 @@ from pydantic import (
     ConfigDict,
     Field,
     JsonValue,
+    SkipValidation,
     WithJsonSchema,
     model_validator,
 )
@@ -186,7 +187,8 @@ Mode = Literal["all", "each"]
 class BatchItem(Body):
     """A document, and the key by which a repeated request finds its session."""
 
-    document: AnyDocument
+    #: Parsed item by item: with the mode `each` a request may have invalid ones.
+    document: SkipValidation[AnyDocument]
     idempotency_key: Key | None = None
 
 
@@ -198,7 +200,7 @@ class Batch(Body):
     mode: Mode = "all"
 
 
-BATCH = Operation[Any](
+BATCH = Operation[Batch](
     name="sessions.batch", method="POST", path=f"{_SESSION}/batch",
     summary="Start many sessions, all or each",
     responses=(replies(BatchView, "What became of each item.", 202),),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.domain.outcomes import ToolCall
+from leadhand.models.views.step import ToolCallView
 from workers.agents.activity import Activity, AgentText, Notice, ToolEnded, ToolStarted
 from workers.task.excerpt import READ_CHARACTERS
 from workers.task.live_output import LiveOutput
@@ -31,7 +31,7 @@ class ActivityLog:
 
     def __init__(self, live: LiveOutput | None = None) -> None:
         self._live = live
-        self._calls: list[ToolCall] = []
+        self._calls: list[ToolCallView] = []
         self._open: dict[str, _OpenCall] = {}
         self._started = 0
         self._failed = 0
@@ -49,7 +49,7 @@ class ActivityLog:
                 self._show(f"! {activity.kind}: ", activity.text)
 
     @property
-    def calls(self) -> tuple[ToolCall, ...] | None:
+    def calls(self) -> tuple[ToolCallView, ...] | None:
         """Return the agent's first tool calls, not redacted; None if there was none."""
         return tuple(self._calls) or None
 
@@ -68,7 +68,7 @@ class ActivityLog:
         index = None
         if len(self._calls) < CALLS:
             index = len(self._calls)
-            self._calls.append(ToolCall(name=name, input=_start_of(call.input)))
+            self._calls.append(ToolCallView(name=name, input=_start_of(call.input)))
         if len(self._open) < _OPEN_CALLS:
             self._open[key] = _OpenCall(name, index)
         self._show(f"> {name}: ", call.input)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from app.domain.outcomes import Outcome, Thread, ToolCall, Usage
+from app.domain.outcomes import Outcome, Thread, Usage
 from app.truncate import cut
+from leadhand.models.views.step import ToolCallView
 from workers.agents.output_parser import TEXT_LIMIT
 from workers.processes.exit_outcome import add_process_facts, mark_retryable
 from workers.processes.process import ProcessResult
@@ -33,7 +34,7 @@ class Answer:
     #: Whether later turns replay this turn from its outcome, so that the prompt is stored whole.
     is_remembered: bool = False
     #: The first tool calls, and their number if all of them failed.
-    tools: tuple[ToolCall, ...] | None = None
+    tools: tuple[ToolCallView, ...] | None = None
     tools_failed: int | None = None
 
     def mark_retryable(self, failure: Outcome) -> Outcome:

@@ -9,7 +9,7 @@ from pathlib import Path
 from pydantic import BaseModel, JsonValue
 
 from app.compiler.merges import GIVE_UP
-from app.domain.merges import MERGE_FOLDER
+from app.domain.merges import MERGE_FOLDER, Merge
 from app.domain.outcomes import Outcome
 from app.truncate import cut
 from leadhand.models.reasons import Reason, ReasonCode
@@ -22,7 +22,7 @@ from workers.workspaces import merging
 from workers.workspaces.fast_forward import fast_forward
 from workers.workspaces.git import Git, WorkspaceRefused
 from workers.workspaces.layout import Shelf
-from workers.workspaces.merging import Conflict, Rebased, Wanted
+from workers.workspaces.merging import Conflict, Rebased
 from workers.workspaces.user_tree import name_uncommitted
 
 #: The first words about merged work that the checkers do not accept.
@@ -89,7 +89,7 @@ def _begin(task: BodyTask, _: threading.Event, __: float) -> Outcome:
 
 
 def _rebase(task: BodyTask, cancel: threading.Event, deadline: float) -> Outcome:
-    wanted, again = Wanted.model_validate(task.inputs), _Again.model_validate(task.inputs)
+    wanted, again = Merge.model_validate(task.inputs), _Again.model_validate(task.inputs)
     shelf, path, git = _place(task, wanted, Git(Path(wanted.origin), cancel, deadline))
     with shelf.locked(cancel) as lock:
         found = merging.rebase(git.holding(lock), path, wanted, again.left)
@@ -99,7 +99,7 @@ def _rebase(task: BodyTask, cancel: threading.Event, deadline: float) -> Outcome
     return _done(text, {"rebased": found.model_dump(), "ask": ask})
 
 
-def _question(wanted: Wanted, again: _Again, found: Rebased) -> str | None:
+def _question(wanted: Merge, again: _Again, found: Rebased) -> str | None:
     """The prompt of the resolver; None if it has nothing to do."""
     refused = again.feedback or again.refused
     parts = [f"# Merge the task {wanted.task}\n\n{_RULES}"]
@@ -127,7 +127,7 @@ def _question(wanted: Wanted, again: _Again, found: Rebased) -> str | None:
 
 
 def _commit(task: BodyTask, cancel: threading.Event, deadline: float) -> Outcome:
-    wanted = Wanted.model_validate(task.inputs)
+    wanted = Merge.model_validate(task.inputs)
     begun = Rebased.model_validate(task.inputs.get("begun"))
     shelf, path, git = _place(task, wanted, Git(Path(wanted.origin), cancel, deadline))
     done = begun
@@ -149,7 +149,7 @@ def _commit(task: BodyTask, cancel: threading.Event, deadline: float) -> Outcome
 
 
 def _land(task: BodyTask, cancel: threading.Event, deadline: float) -> Outcome:
-    wanted = Wanted.model_validate(task.inputs)
+    wanted = Merge.model_validate(task.inputs)
     done = Rebased.model_validate(task.inputs.get("done"))
     if done.why_not:
         return _again(done.why_not)
@@ -245,7 +245,7 @@ def _shelf(task: BodyTask, git: Git) -> Shelf:
     return Shelf.of(task.worktrees, git.folder / git("rev-parse", "--git-common-dir"))
 
 
-def _place(task: BodyTask, wanted: Wanted, git: Git) -> tuple[Shelf, Path, Git]:
+def _place(task: BodyTask, wanted: Merge, git: Git) -> tuple[Shelf, Path, Git]:
     """Where the plan merges. Raises WorkspaceRefused if the session has another folder."""
     shelf = _shelf(task, git)
     path = shelf.of_plan(wanted.plan) / MERGE_FOLDER

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 
 from app.domain.environment.session import SessionEnvironment
-from app.domain.outcomes import Outcome, ToolCall
+from app.domain.outcomes import Outcome
 from app.redaction import without_keys, without_secrets
 from leadhand.models.reasons import Reason
+from leadhand.models.views.step import ToolCallView
 from workers.processes.environment import is_plain
 from workers.registry.agents import SECRET
 from workers.task.excerpt import redacted_start
@@ -90,9 +91,9 @@ def _long(values: set[str]) -> frozenset[str]:
     return frozenset(value for value in values if len(value) >= _SHORTEST)
 
 
-def _tools(calls: tuple[ToolCall, ...], secrets: frozenset[str]) -> tuple[ToolCall, ...]:
+def _tools(calls: tuple[ToolCallView, ...], secrets: frozenset[str]) -> tuple[ToolCallView, ...]:
     return tuple(
-        ToolCall(
+        ToolCallView(
             name=without_keys(call.name, secrets),
             input=redacted_start(call.input, _TOOL_LIMIT, secrets),
             result=redacted_start(call.result, _TOOL_LIMIT, secrets),

@@ -12,7 +12,7 @@ from pydantic import BaseModel, JsonValue
 from app.domain.merges import plan_branch
 from app.domain.outcomes import Outcome
 from app.domain.program import Action
-from app.domain.workspaces import Kind, Survey
+from app.domain.workspaces import Kind, RunFolder, Survey
 from app.operations.attempts import Work
 from leadhand.models.git_tracking import repository_top
 from leadhand.models.reasons import ReasonCode
@@ -46,17 +46,9 @@ from workers.workspaces.worktree_checks import agent_warnings, check_repository
 from workers.workspaces.worktrees import Place
 
 
-class _Made(BaseModel):
+class _Made(RunFolder):
     """The inputs of a step that makes or keeps the folder of a task's run."""
 
-    kind: Kind
-    plan: str
-    task: str
-    run: int
-    origin: str
-    prefix: str = ""
-    branch: str = ""
-    target: str = ""
     message: str = ""
     as_found: bool = False
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
+from app.domain.merges import REFS, Merge
 from workers.processes.own_folders import claim_folder
 from workers.workspaces import worktrees
 from workers.workspaces.fast_forward import require_movable
@@ -21,8 +22,6 @@ from workers.workspaces.git import DIFF, Git, GitFailed, WorkspaceRefused, ident
 from workers.workspaces.left_locks import locks_of
 from workers.workspaces.repository import is_ancestor, tip_of
 
-_HEADS = "refs/heads/"
-_REFS = "refs/leadhand"
 #: No editor, and nothing that moves branches or stashes beside the rebase.
 _QUIET = (
     "-c", "core.editor=true", "-c", "rebase.autoStash=false", "-c", "rebase.updateRefs=false",
@@ -34,30 +33,6 @@ _MARKERS = (b"<<<<<<< ", b">>>>>>> ")
 #: The file in git's folder of the worktree that names the merge for which it was reset last.
 _OWNER = "leadhand-merge"
 _USED = "the worktree of merges was used by another session meanwhile"
-
-
-class Wanted(BaseModel):
-    """A merge, as the signed program says."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-    plan: str
-    task: str
-    run: int
-    origin: str
-    prefix: str = ""
-    #: The branch of the task, and the full name of the branch that gets its work.
-    branch: str
-    target: str
-
-    def ref(self, name: str) -> str:
-        """Return the full git ref of this merge: `merged`, `resolved` or `resolved-of`."""
-        return f"{_REFS}/{name}/{self.plan}/{self.task}"
-
-    @property
-    def target_name(self) -> str:
-        """Return the name of the target branch, without `refs/heads/`."""
-        return self.target.removeprefix(_HEADS)
 
 
 class Conflict(BaseModel):
@@ -106,7 +81,7 @@ class Landed(BaseModel):
     why_not: str = ""
 
 
-def rebase(git: Git, path: Path, wanted: Wanted, left: Conflict | None = None) -> Rebased:
+def rebase(git: Git, path: Path, wanted: Merge, left: Conflict | None = None) -> Rebased:
     """Rebases a task's commits, detached, onto the target; returns the new commit or the conflict.
 
     A resolution of the same work is rebased instead. `left` is the conflict in which the iteration
@@ -138,7 +113,7 @@ def rebase(git: Git, path: Path, wanted: Wanted, left: Conflict | None = None) -
     return Rebased(old=old, tip=tip, new=here("rev-parse", "HEAD"))
 
 
-def conclude(git: Git, path: Path, wanted: Wanted, begun: Rebased, *, resolver: bool) -> Rebased:
+def conclude(git: Git, path: Path, wanted: Merge, begun: Rebased, *, resolver: bool) -> Rebased:
     """Finishes a rebase after its conflicts were resolved; returns the commit or the next conflict.
 
     Returns the merged work, the conflict that is left, or why the worktree is that of another merge
@@ -172,7 +147,7 @@ def conclude(git: Git, path: Path, wanted: Wanted, begun: Rebased, *, resolver: 
     return Rebased(old=begun.old, tip=begun.tip, new=new)
 
 
-def land(git: Git, path: Path, wanted: Wanted, done: Rebased) -> Landed:
+def land(git: Git, path: Path, wanted: Merge, done: Rebased) -> Landed:
     """Fast-forwards the target branch to the merged work; returns the commit, or why it did not."""
     new, now = str(done.new), tip_of(git, wanted.target)
     if not done.is_merged and not is_ancestor(git, new, now):
@@ -211,7 +186,7 @@ def diff(git: Git, target: str, source: str) -> str:
 
 def merged_tip(git: Git, plan: str, task: str) -> str | None:
     """Returns the tip of a task's branch when it was last merged; None before."""
-    return _read(git, f"{_REFS}/merged/{plan}/{task}")
+    return _read(git, f"{REFS}/merged/{plan}/{task}")
 
 
 def _read(git: Git, ref: str) -> str | None:
@@ -241,13 +216,13 @@ def _reset(here: Git) -> None:
     here("clean", "-ffdq")
 
 
-def _base(git: Git, wanted: Wanted, old: str, tip: str) -> str:
+def _base(git: Git, wanted: Merge, old: str, tip: str) -> str:
     """The commit after which the work that is to be merged begins."""
     merged = _read(git, wanted.ref("merged"))
     return merged if merged is not None and is_ancestor(git, merged, tip) else old
 
 
-def _linear(here: Git, wanted: Wanted, base: str, source: str) -> str:
+def _linear(here: Git, wanted: Merge, base: str, source: str) -> str:
     """The commit to rebase: with merges in the work, one that has all of it.
 
     A rebase drops merges, with what was resolved in them.
@@ -267,7 +242,7 @@ def _has_merges(git: Git, base: str, source: str) -> bool:
     return bool(git("rev-list", "--merges", "--max-count=1", f"{base}..{source}"))
 
 
-def _is_lacking(git: Git, wanted: Wanted, old: str, tip: str) -> bool:
+def _is_lacking(git: Git, wanted: Merge, old: str, tip: str) -> bool:
     """Whether the task's branch has changes that the target does not have."""
     base = _base(git, wanted, old, tip)
     if git.ask(*DIFF, "--quiet", f"{base}...{tip}") is not None:
@@ -280,7 +255,7 @@ def _is_lacking(git: Git, wanted: Wanted, old: str, tip: str) -> bool:
     return code != 0 or tree.strip() != git("rev-parse", f"{old}^{{tree}}")
 
 
-def _owner(wanted: Wanted, old: str, tip: str) -> str:
+def _owner(wanted: Merge, old: str, tip: str) -> str:
     """Names a merge, and the commits from which it is made."""
     return json.dumps([wanted.task, wanted.run, old, tip])
 

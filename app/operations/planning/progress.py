@@ -137,13 +137,12 @@ class PlanProgress:
             task=task.id,
             run=task.run,
             origin=facts.cwd,
-            path=str(PurePosixPath(survey.shelf, MERGE_FOLDER)),
             prefix=survey.prefix,
             branch=task.branch,
             target=survey.target,
         )
         program = merge_program(self._document(ref, plan, task), merge)
-        folder = str(PurePosixPath(merge.path, merge.prefix))
+        folder = str(PurePosixPath(survey.shelf, MERGE_FOLDER, survey.prefix))
         label = f"Merge {task.id}: {task.task.title}"[:120]
         about = About(
             kind="workflow", name=program.name, label=label, cwd=folder, folder=folder,

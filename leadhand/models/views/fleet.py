@@ -36,8 +36,8 @@ class UsableHere(View):
     needs_env: list[str] = []
 
 
-class AgentHere(UsableHere):
-    """An agent of one worker."""
+class _Agent(View):
+    """An agent's entry."""
 
     name: str
     kind: Literal["command", "model", "callable"]
@@ -53,8 +53,12 @@ class AgentHere(UsableHere):
     keeps_to_folder: bool = False
     #: Whether its cost is known, because it reports one or has prices; null if its entry is broken.
     knows_cost: bool | None = None
-    #: The variables that it gets.
+    #: The variables that it gets beside those of every body.
     env: list[str] = []
+
+
+class AgentHere(_Agent, UsableHere):
+    """An agent of one worker."""
 
 
 class AgentsFault(View):
@@ -66,22 +70,12 @@ class AgentsFault(View):
     agent: str | None = None
 
 
-class AgentView(View):
+class AgentView(_Agent):
     """An agent, and the places where it can be used."""
 
-    name: str
-    kind: Literal["command", "model", "callable"]
-    command: str
-    takes_model: bool = False
-    remembers: bool = False
-    forks: bool = False
-    keeps_to_folder: bool = False
-    #: Whether its cost is known, because it reports one or has prices; null if its entry is broken.
-    knows_cost: bool | None = None
     #: Whether it is the default agent.
     default: bool = False
-    #: The variables that it gets beside those of every body, and those that it cannot run without.
-    env: list[str] = []
+    #: The variables without which it cannot run.
     needs_env: list[str] = []
     usable_at: list[str] = []
     #: By place: why it cannot be used there, and what to do about it.

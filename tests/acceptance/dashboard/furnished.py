@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome, ToolCall, Usage
+from app.domain.outcomes import Outcome, Usage
 from app.domain.program import Action
 from app.domain.records import Grant
 from app.operations.outputs import Outputs
 from app.settings import Settings
+from leadhand.models.views.step import ToolCallView
 from tests.engine.plans.plan_world import PlanWorld
 from tests.engine.world import World
 from tests.flows import flow, llm
@@ -179,7 +180,7 @@ def _next(world: World, ref: SessionRef) -> Grant | None:
 
 def _do(world: World, ref: SessionRef, grant: Grant) -> None:
     calls = tuple(
-        ToolCall(name=name, input=text, result="ok", failed=name == "bash")
+        ToolCallView(name=name, input=text, result="ok", failed=name == "bash")
         for name, text in (("edit", "app/slugs.py"), ("bash", "pytest -q"))
     )
     outcome = Outcome(

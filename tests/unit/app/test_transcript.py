@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from app.domain.outcomes import Outcome, Thread, ToolCall, Usage
+from app.domain.outcomes import Outcome, Thread, Usage
 from app.domain.program import Action, Step
 from app.history.transcript import TEXT, as_markdown, question_of, records_of
 from leadhand.cli.commands.transcript import _shown
 from leadhand.models.reasons import Reason, ReasonCode
-from leadhand.models.views.step import TranscriptEntry
+from leadhand.models.views.step import ToolCallView, TranscriptEntry
 from leadhand.models.views.step import TranscriptEntry as Entry
 from workers.prompts.build import retry_prompt
 
@@ -64,9 +64,9 @@ def test_the_raw_answer_is_shown_beside_what_was_parsed_from_it():
 
 def test_tool_calls_are_shown_with_the_answer_or_the_failure():
     calls = (
-        ToolCall(name="Bash", input="make\ntest", result="Exit code 2", failed=True),
-        ToolCall(name="Read", input="a.py", result="", failed=False),
-        ToolCall(name="Bash", input="sleep 9"),
+        ToolCallView(name="Bash", input="make\ntest", result="Exit code 2", failed=True),
+        ToolCallView(name="Read", input="a.py", result="", failed=False),
+        ToolCallView(name="Bash", input="sleep 9"),
     )
     outcome = Outcome(word="succeeded", prompt="Do it.", text="done", tools=calls)
     asked, answer = said(step(), outcome)

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from app.domain.outcomes import Outcome, ToolCall
+from app.domain.outcomes import Outcome
 from app.domain.program import Action
+from leadhand.models.views.step import ToolCallView
 from workers.agents.activity import AgentText, Notice, ToolEnded, ToolStarted
 from workers.agents.activity_log import CALLS, ActivityLog
 from workers.agents.output_parser import OutputParser, read_activity
@@ -224,9 +225,9 @@ def test_calls_are_recorded_with_their_results() -> None:
         result("t9", "of an unknown call", is_error=False),
     )
     assert log.calls == (
-        ToolCall(name="Bash", input="false", result="Exit code 1", failed=True),
-        ToolCall(name="Bash", input="true", result="fine", failed=False),
-        ToolCall(name="Bash", input="sleep 9"),
+        ToolCallView(name="Bash", input="false", result="Exit code 1", failed=True),
+        ToolCallView(name="Bash", input="true", result="fine", failed=False),
+        ToolCallView(name="Bash", input="sleep 9"),
     )
     assert log.tools_failed is None
 
@@ -235,7 +236,7 @@ def test_a_call_that_codex_reports_twice_counts_once() -> None:
     begun = item("command_execution", "started", command=SHELL)
     ended = item("command_execution", command=SHELL, exit_code=1, aggregated_output="no")
     log = parse(begun, ended)
-    assert log.calls == (ToolCall(name="shell", input="make test", result="no", failed=True),)
+    assert log.calls == (ToolCallView(name="shell", input="make test", result="no", failed=True),)
     assert log.tools_failed == 1
 
 
@@ -290,7 +291,7 @@ def redacted(outcome: Outcome, **held: str) -> Outcome:
 
 def test_recorded_calls_are_redacted_before_they_are_cut() -> None:
     secret = "hush-hush-hush-hush"
-    call = ToolCall(
+    call = ToolCallView(
         name="Bash", input=f"echo {secret}", result="x" * 490 + secret + "x" * 2_000, failed=False
     )
     outcome = redacted(Outcome(word="succeeded", tools=(call,)), ANTHROPIC_API_KEY=secret)

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.merges import MERGE_FOLDER, plan_branch
+from app.domain.merges import MERGE_FOLDER, Merge, plan_branch
 from app.domain.workspaces import branch_of
 from tests.unit.workers.folders.repositories import git, make_repository, user_state
 from workers.workspaces import merging
 from workers.workspaces.git import Git, WorkspaceRefused
 from workers.workspaces.layout import Shelf
-from workers.workspaces.merging import Landed, Rebased, Wanted
+from workers.workspaces.merging import Landed, Rebased
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 PLAN = "5e551045"
@@ -36,8 +36,8 @@ class Case:
         self.shelf = Shelf.of(folder / "state", self.repo / ".git")
         self.path = self.shelf.of_plan(PLAN) / MERGE_FOLDER
 
-    def wanted(self, task: str) -> Wanted:
-        return Wanted(
+    def wanted(self, task: str) -> Merge:
+        return Merge(
             plan=PLAN, task=task, run=1, origin=str(self.repo), branch=branch_of(PLAN, task),
             target=f"refs/heads/{plan_branch(PLAN)}",
         )  # fmt: skip
@@ -128,7 +128,7 @@ def test_kill_between_the_update_and_its_record_is_found_done(
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(Wanted, "ref", kill)
+        patch.setattr(Merge, "ref", kill)
         with pytest.raises(Killed):
             case.land("a", done)
     assert case.subjects == ["a: one"]
