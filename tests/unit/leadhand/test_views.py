@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import types
 from collections.abc import Iterator
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import pytest
 from pydantic import BaseModel, ValidationError
@@ -43,6 +43,8 @@ def sample(annotation: Any, *, newer: bool = False, depth: int = 0) -> Any:
     origin = get_origin(annotation)
     if origin is Literal:
         return parts[0]
+    if origin is Annotated:
+        return sample(parts[0], newer=newer, depth=depth)
     if origin in (Union, types.UnionType):
         is_deep = depth > DEPTH and type(None) in parts
         return None if is_deep else sample(parts[0], newer=newer, depth=depth)
