@@ -23,6 +23,7 @@ from app.compiler.subflows import child_document, faults_in_files, faults_of_sub
 from app.compiler.templates import Texts
 from app.domain.program import Action, Given, Loop, Node, Origin, Program, RetryPolicy, Step
 from app.domain.references import TOP, literal
+from app.domain.workspaces import BESIDE
 from app.errors import InvalidDocument
 from leadhand.flows.agents import agent_of
 from leadhand.flows.documents import (
@@ -238,7 +239,7 @@ class _Block:
 
     def _subflows(self, one: Placed, step: SubflowStep) -> str:
         name, before = self._name(one), tuple(node.id for node in self.nodes[-1:])
-        children = []
+        children, is_beside = [], self.is_beside or len(step.flow_names) > 1
         for flow in step.flow_names:
             id_ = self._free_id(f"{name}-{flow}".replace(".", "-")[:60])
             document = child_document(self.document, flow, step.inputs, self.texts)
@@ -248,7 +249,7 @@ class _Block:
                 needs=before,
                 critical=False,
                 label=flow,
-                inputs={"document": document},
+                inputs={"document": document, **({BESIDE: True} if is_beside else {})},
             )
             self._add(one, child)
             children.append(id_)

@@ -55,7 +55,7 @@ def in_workspace(program: Program, workspace: Workspace, title: str) -> Program:
     body = [_step(WORKSPACE, {"do": "make", **facts}), *program.body]
     if workspace.kind == "worktree":
         message = f"{title}\n\nTask {workspace.task} of plan {workspace.plan}."
-        inputs = {"do": "keep", **facts, "message": literal(message), **_as_found(program)}
+        inputs = {"do": "keep", **facts, "message": literal(message)}
         body.append(_step(KEEP, inputs))
     return Program(name=program.name, body=tuple(body))
 
@@ -67,7 +67,7 @@ def in_own_folder(program: Program, own: OwnFolder, title: str) -> Program:
     make, keep = _free_id(WORKSPACE, taken), _free_id(KEEP, taken)
     first = _step(make, {"do": "open", **facts, **extras_of(own), **_by_products(program)})
     message: dict[str, JsonValue] = {"message": literal(title or program.name)}
-    last = _step(keep, {"do": "close", **facts, **message, **_as_found(program)})
+    last = _step(keep, {"do": "close", **facts, **message})
     # In a fork, all steps before the last one may be done before the first one of its own.
     started = () if own.state is None else (make,)
     last = last.model_copy(update={"needs": (*started, *sinks_of(program.body))})
@@ -80,18 +80,6 @@ def _by_products(program: Program) -> dict[str, JsonValue]:
     steps = (node for _, node in program.walk() if isinstance(node, Step))
     patterns = next((one.inputs["leave_out"] for one in steps if "leave_out" in one.inputs), None)
     return {} if patterns is None else {"leave_out": patterns}
-
-
-def _as_found(program: Program) -> dict[str, JsonValue]:
-    """Inputs that commit the folder as it is found, where not only doers may write to it.
-
-    Only after a doer its state is recorded; a tool or a child session may come after it.
-    """
-    steps = (node for _, node in program.walk() if isinstance(node, Step))
-    others = any(
-        (one.action is Action.TOOL and one.folder) or one.action is Action.CHILD for one in steps
-    )
-    return {"as_found": True} if others else {}
 
 
 def without_own_folder(program: Program) -> Program:

@@ -14,6 +14,8 @@ WORKSPACE = "workspace"
 KEEP = "keep"
 #: The name before the slash of all branches that are made; no branch can have it.
 RESERVED = "leadhand"
+#: The input of a step that starts a child session beside other steps, which may write files, too.
+BESIDE = "beside"
 Kind = Literal["worktree", "copy"]
 
 

@@ -22,9 +22,10 @@ from app.domain.graphs import apply_policy
 from app.domain.ids import SessionRef, lock_name
 from app.domain.outcomes import Busy, Outcome, Thread, Usage, serialize, without_surrogates
 from app.domain.plans import parse_plan, statuses_of
-from app.domain.program import SCHEMA_VERSION, Action, Step
+from app.domain.program import SCHEMA_VERSION, Action, Program, Step
 from app.domain.records import Grant, Reply
-from app.errors import SpecForeign, StoreAway
+from app.domain.workspaces import BESIDE
+from app.errors import SessionUnknown, SpecForeign, StoreAway
 from app.history.conversations import Message, messages_until
 from app.history.ledger import entry_of
 from app.history.lineage import home_of
@@ -55,7 +56,8 @@ class Work(NamedTuple):
     facts: Facts
     #: The step's working folder: the session's, or one beneath it.
     cwd: Path | None
-    #: The folder that the session's first step makes, as the signed program says.
+    #: The folder that the first step of the session, or of its `owner`, makes: as the signed
+    #: program says.
     workspace: Mapping[str, JsonValue] | None = None
     #: What the session's submitter passed to its bodies.
     environment: SessionEnvironment = SessionEnvironment()
@@ -63,6 +65,15 @@ class Work(NamedTuple):
     definitions: Definitions | None = None
     #: Whether it may bring commands: its token had the scope exec:free.
     is_free: bool = False
+    #: Of a child session that works in a folder which another session has to itself: that session.
+    owner: SessionRef | None = None
+    #: Whether other sessions may write to the folder at the same time: steps beside this session's.
+    is_beside: bool = False
+
+    @property
+    def home(self) -> SessionRef:
+        """Return the session that has the snapshots of the folder."""
+        return self.owner or self.ref
 
     @property
     def locks_another(self) -> Path | None:
@@ -88,6 +99,14 @@ class Settling(NamedTuple):
     changed: bool = False
     #: The state of the folder that is judged and committed: its snapshot's time and digest.
     worked: str | None = None
+
+
+class _Around(NamedTuple):
+    """The folder of a session, which a child shares with the sessions that wait for its end."""
+
+    opening: Mapping[str, JsonValue] | None
+    owner: SessionRef | None = None
+    is_beside: bool = False
 
 
 class FolderState(NamedTuple):
@@ -166,11 +185,34 @@ class Attempts:
         cwd = _folder(facts.cwd, beneath) if facts.cwd else None
         environment = self._registry.environment(ref, facts.environment)
         definitions = self._registry.definitions(ref, facts.definitions)
-        opening = opening_inputs(program)
+        around = self._around(ref, facts, program)
         is_free = self._registry.is_free(ref, {"free": facts.free})
         return Work(
-            ref, grant, step, inputs, facts, cwd, opening, environment, definitions, is_free
-        )
+            ref, grant, step, inputs, facts, cwd, around.opening, environment, definitions, is_free,
+            around.owner, around.is_beside,
+        )  # fmt: skip
+
+    def _around(self, ref: SessionRef, facts: Facts, program: Program) -> _Around:
+        """Whose folder it is: a step that starts a child session in its folder waits for its end.
+
+        A session that a body starts has its folder as a user's: the body may write meanwhile.
+        """
+        opening, cwd, is_beside = opening_inputs(program), facts.cwd, False
+        while opening is None and cwd is not None and facts.parent is not None:
+            above, at = SessionRef(facts.parent, ref.root), facts.parent_step
+            try:
+                facts = self._registry.facts(above)
+            except SessionUnknown:  # it was deleted
+                break
+            program = self._registry.program(facts.program)
+            step = program.step_or_none(at)
+            if step is None or step.action is not Action.CHILD or facts.cwd != cwd:
+                break
+            is_beside = is_beside or BESIDE in step.inputs
+            opening = opening_inputs(program)
+            if opening is not None:
+                return _Around(opening, above, is_beside)
+        return _Around(opening, None, is_beside)
 
     def _facts(self, ref: SessionRef, grant: Grant) -> Facts:
         """The facts of the session; read again if a resume has changed its definitions."""
@@ -249,10 +291,18 @@ class Attempts:
         self._transitions.after(ref, answer)
         return answer
 
-    def folder_state(self, ref: SessionRef, address: str = "") -> FolderState:
-        """Read the recorded states of a session's folder, as of the step at an address."""
+    def folder_state(
+        self, ref: SessionRef, address: str = "", *, owner: SessionRef | None = None
+    ) -> FolderState:
+        """Read the recorded states of a session's folder, as of the step at an address.
+
+        `owner` is the session that has it to itself, if that is another one.
+        """
         base = f"base|{loop_run_of(address)}"
         found = self._store.values(ref, "session", ["digest", "compare", "work", base])
+        if owner is not None:
+            found.pop("work", None)
+            found |= self._store.values(owner, "session", ["digest", "work"])
         work = found.get("work", "").partition(" ")[2] or None
         return FolderState(found.get("digest"), "compare" in found, work, found.get(base))
 
@@ -333,6 +383,7 @@ class Attempts:
             "patch": one.patch,
             "changed": one.changed or None,
             "work": one.worked,
+            "owner": self._base_of(work.owner),
             "jitter": 1 - policy.jitter * random.random(),  # noqa: S311  # spreads retries only
         }
         if work.step.action is Action.AGENT and work.step.origin is None:
@@ -367,6 +418,7 @@ class Attempts:
         digest: str | None = None,
         changed: bool = False,
         worked: str | None = None,
+        owner: SessionRef | None = None,
     ) -> Reply:
         """Give an attempt up: its step becomes ready again, and only its usage is counted."""
         arguments = self._holder(grant) | {
@@ -375,6 +427,7 @@ class Attempts:
             "digest": digest,
             "changed": changed or None,
             "work": worked,
+            "owner": self._base_of(owner),
         }
         answer = self._transitions.run("release", ref, arguments)
         self._transitions.dispatch(ref, answer)
@@ -432,6 +485,10 @@ class Attempts:
         answer = self._transitions.run("park", work.ref, arguments, transcript=records)
         self._transitions.dispatch(work.ref, answer)
         return answer
+
+    def _base_of(self, owner: SessionRef | None) -> JsonValue:
+        """The keys of the session that has the folder to itself; None if it is the same one."""
+        return None if owner is None else self._store.keys.base(owner)
 
     def _holder(self, grant: Grant) -> dict[str, JsonValue]:
         return {

@@ -43,6 +43,8 @@ class Facts(NamedTuple):
     cwd: str | None
     #: The session whose step started this one.
     parent: str | None = None
+    #: The address of that step.
+    parent_step: str = ""
     #: Signature of the facts that decide what runs; empty if unsigned.
     signature: str = ""
     #: The lock of its working folder.
@@ -257,13 +259,14 @@ def _facts_of(ref: SessionRef, fields: Mapping[str, str]) -> Facts:
     if "program" not in fields:
         raise SessionUnknown(ref.id)
     cwd = fields.get("cwd") or None
-    parent = json.loads(fields["parent"])["session"] if fields.get("parent") else None
+    parent = json.loads(fields["parent"]) if fields.get("parent") else {}
     return Facts(
         fields["program"],
         fields["kind"],
         fields["place"],
         cwd,
-        parent,
+        parent.get("session"),
+        parent.get("address", ""),
         fields.get("signature", ""),
         fields.get("folder", ""),
         fields.get("environment", ""),

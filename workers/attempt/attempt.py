@@ -52,7 +52,7 @@ from workers.folders.check_round import (
 )
 from workers.folders.judging_files import IgnoredFiles
 from workers.folders.spill import attempt_folder
-from workers.folders.work_diff import Look, needs_snapshot, start_diff
+from workers.folders.work_diff import Look, does_work, needs_snapshot, start_diff
 from workers.processes import environment
 from workers.processes.call_slots import CallSlot
 from workers.processes.exit_outcome import failed_outcome
@@ -322,7 +322,7 @@ class Attempts:
         lease.came_to = outcome.usage
         if _was_ended(outcome, lease):
             seen = look or self._look_at_stopped_check(work)
-            return self._settler.hand_back(lease, outcome.usage, seen)
+            return self._settler.hand_back(lease, outcome.usage, seen, owner=work.owner)
         nonces = [next(self._nonces) for _ in range(take)]
         if abreast is not None:
             return Held(lease, work, outcome, nonces)
@@ -342,7 +342,9 @@ class Attempts:
         attempts, root = self._engine.attempts, self._folders.worktrees
         spill, top = Path(self._engine.settings.spill), own_folder(work, root)
         at = work.grant.address
-        left = retry_while_away(lambda: attempts.folder_state(work.ref, at), lease)
+        left = retry_while_away(
+            lambda: attempts.folder_state(work.ref, at, owner=work.owner), lease
+        )
         if left is None:
             return None
         if compares:
@@ -353,7 +355,7 @@ class Attempts:
             return self._look_alone(work, left, start, top)
         look = start()
         before = look.before
-        if work.step.action is Action.AGENT and left.base is None and before is not None:
+        if does_work(work) and left.base is None and before is not None:
             IgnoredFiles(look.whole, loop_run_of(at)).record()
             retry_while_away(lambda: attempts.record_base(work.ref, at, before), lease)
         return look
@@ -385,7 +387,9 @@ class Attempts:
     def _work_diff(self, work: Work, lease: Lease) -> str:
         """The diff of the work that a check judges."""
         attempts, at = self._engine.attempts, work.grant.address
-        state = retry_while_away(lambda: attempts.folder_state(work.ref, at), lease)
+        state = retry_while_away(
+            lambda: attempts.folder_state(work.ref, at, owner=work.owner), lease
+        )
         if state is None or work.cwd is None:
             return ""
         top = own_folder(work, self._folders.worktrees)
@@ -431,11 +435,12 @@ class Attempts:
                 task.live.end()
 
     def _task(self, work: Work, lease: Lease, warm: Calls, *, shown: bool = True) -> BodyTask:
-        return _with_redacted_output(self._bare_task(work, lease, warm, shown=shown))
+        task = self._bare_task(work, lease, warm, shown=shown)
+        return _with_redacted_output(replace(task, owner=work.home.id))
 
     def _bare_task(self, work: Work, lease: Lease, warm: Calls, *, shown: bool) -> BodyTask:
         settings, grant, conversation = self._engine.settings, work.grant, conversation_of(work)
-        (agents, shelf), folders = self._registry_of(work), FolderRecords(self._engine, lease)
+        (agents, shelf), folders = self._registry_of(work), FolderRecords(self._engine, lease, work)
         return BodyTask(
             session=work.ref.id,
             address=grant.address,

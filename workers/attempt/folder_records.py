@@ -10,6 +10,7 @@ from pydantic import JsonValue
 
 from app.domain.states import SessionStatus
 from app.engine import Engine
+from app.operations.attempts import Work
 from app.operations.folders.known import StoreFolders
 from workers.attempt.heartbeat import Lease
 from workers.attempt.settle import retry_while_away
@@ -19,8 +20,9 @@ from workers.folders.protected import Records, Taken
 class FolderRecords:
     """The records of folders; each call is repeated while the store is away."""
 
-    def __init__(self, engine: Engine, lease: Lease) -> None:
+    def __init__(self, engine: Engine, lease: Lease, work: Work) -> None:
         self._engine = engine
+        self._work = work
         self._lease = lease
 
     def record(self, fields: Mapping[str, JsonValue]) -> None:
@@ -33,8 +35,9 @@ class FolderRecords:
 
     def recorded_work(self) -> str | None:
         """Read the digest of the session's work as its last doer left it; None if unknown."""
+        attempts, work = self._engine.attempts, self._work
         return retry_while_away(
-            lambda: self._engine.attempts.folder_state(self._lease.ref).work, self._lease
+            lambda: attempts.folder_state(work.ref, owner=work.owner).work, self._lease
         )
 
     def protected(self, folder: str | None) -> Records | None:

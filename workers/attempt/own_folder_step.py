@@ -56,8 +56,6 @@ class Asked(BaseModel):
     force: bool = False
     copy_files: tuple[str, ...] = Field(default=(), alias="copy")
     prepare: str = ""
-    #: Whether the folder is committed as it is found, as other steps than doers may write to it.
-    as_found: bool = False
 
 
 def carry_out_own(task: BodyTask, git: Git) -> Outcome:
@@ -217,8 +215,7 @@ def _opened(
 def _close(task: BodyTask, git: Git, home: Home, asked: Asked) -> Outcome:
     message = f"{asked.message}\n\nSession {home.session}."
     record = check_folder(git, home)
-    as_found = asked.as_found or record.kind == "copy"
-    judged = Judged(None) if as_found else judged_work(task, home.path)
+    judged = Judged(None) if record.kind == "copy" else judged_work(task, home.path)
     commit = close_folder(git, home, message, judged.work)
     remove_clean_folder(task.spill.parent)
     done = _done(f"committed as {commit}" if commit else "the copy is as it is left")

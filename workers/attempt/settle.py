@@ -9,6 +9,7 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple, TypeVar
 
+from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome, Usage
 from app.domain.records import Reply
 from app.engine import Engine
@@ -153,10 +154,12 @@ class Settler:
         look: Looked | None = None,
         *,
         why: str = "",
+        owner: SessionRef | None = None,
     ) -> Settled | None:
         """Release an attempt for other workers without counting it as an attempt.
 
-        `why` is the reason if the attempt was not cancelled.
+        `why` is the reason if the attempt was not cancelled. `owner` is the session that has the
+        folder to itself, if that is another one.
         """
         why = why or str(lease.why)
         seen = look if lease.ours else None
@@ -165,7 +168,9 @@ class Settler:
         )
         if seen is not None:  # a person may have changed the work before this attempt
             digest, changed = seen.digest(), seen.changed
-            release = partial(release, digest=digest, changed=changed, worked=seen.work)
+            release = partial(
+                release, digest=digest, changed=changed, worked=seen.work, owner=owner
+            )
         log.info("step handed back", extra={"why": why})
         sent = time.monotonic()
         answer = retry_while_away(release, lease)

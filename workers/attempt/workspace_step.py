@@ -20,7 +20,6 @@ from workers.attempt import apply_step, merge_step
 from workers.attempt.audit_step import carry_out_audit
 from workers.attempt.own_folder_step import (
     STEPS,
-    Judged,
     carry_out_own,
     is_unopened,
     judged_work,
@@ -50,7 +49,6 @@ class _Made(RunFolder):
     """The inputs of a step that makes or keeps the folder of a task's run."""
 
     message: str = ""
-    as_found: bool = False
 
 
 class _Cleaning(BaseModel):
@@ -97,7 +95,7 @@ def turn_failure(work: Work, root: Path) -> Outcome | None:
         return None
     try:
         if work.workspace["do"] == "open":
-            require_own_folder(work.workspace, work.ref.id, root)
+            require_own_folder(work.workspace, work.home.id, root)
         elif work.workspace["do"] == "make":  # the resolver of a merge works on no branch
             made = _Made.model_validate(work.workspace)
             _check_task(work.cwd, made)
@@ -113,14 +111,14 @@ def opening_of(work: Work, root: Path) -> dict[str, JsonValue] | None:
         return None
     if not work.step.folder and work.step.action is not Action.CHILD:
         return None
-    return {**work.workspace} if is_unopened(work.workspace, work.ref.id, root) else None
+    return {**work.workspace} if is_unopened(work.workspace, work.home.id, root) else None
 
 
 def diff_target(work: Work, root: Path) -> str | None:
     """Returns the branch or commit that a session's own worktree started from; None without."""
     if work.workspace is None or work.workspace["do"] != "open":
         return None
-    return own_target(work.workspace, work.ref.id, root)
+    return own_target(work.workspace, work.home.id, root)
 
 
 def own_folder(work: Work, root: Path) -> Path | None:
@@ -128,7 +126,7 @@ def own_folder(work: Work, root: Path) -> Path | None:
     if work.workspace is None or work.cwd is None:
         return None
     if work.workspace["do"] == "open":
-        return own_path(work.workspace, work.ref.id, root)
+        return own_path(work.workspace, work.home.id, root)
     if work.workspace["do"] != "make":
         return None
     made = _Made.model_validate(work.workspace)
@@ -228,7 +226,7 @@ def _keep(task: BodyTask, cancel: threading.Event, deadline: float) -> Outcome:
     place = _place(task, made, git)
     with place.shelf.locked(cancel) as lock:
         worktrees.check(git, place.path, made.branch)
-        judged = Judged(None) if made.as_found else judged_work(task, place.path)
+        judged = judged_work(task, place.path)
         commit = keep_work(git.holding(lock), place.path, judged.work, made.message)
     return judged.add_warning(_done(f"branch {made.branch} is at {commit}", {"commit": commit}))
 

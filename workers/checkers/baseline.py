@@ -89,7 +89,7 @@ class _Folder:
 
     def __init__(self, task: BodyTask) -> None:
         self._task = task
-        self._shelf = task.spill.parent / SNAPSHOTS
+        self._shelf = task.home / SNAPSHOTS
         self._marker = self._shelf / "before"
         folder, own = task.own_top or task.cwd, task.own_top is not None
         tree = partial(Worktree, shelf=self._shelf, is_own=own, most=task.copy_max)

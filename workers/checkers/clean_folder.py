@@ -72,7 +72,7 @@ def record_work(task: BodyTask, top: Path) -> None:
 
     That is of a merge or a fork. It has files as they are, and not as git would store them.
     """
-    shelf = task.spill.parent / SNAPSHOTS
+    shelf = task.home / SNAPSHOTS
     tree = Worktree(top, shelf, is_own=True, most=task.copy_max, leave_out=left_out(task.inputs))
     digest = tree.snapshot()
     GitState(tree).record()
@@ -143,14 +143,14 @@ class _CleanFolder:
         self._git = git
         self._home = task.spill.parent / CLEAN
         self._top, self._extras = _top(task), _extras(task)
-        self._shelf = task.spill.parent / SNAPSHOTS
+        self._shelf = task.home / SNAPSHOTS
         #: The top of it, and the folder in it in which checks work.
         self._path = self._home / "tree"
         cwd = self._path / task.folder.resolve().relative_to(self._top.resolve())
         self._snapshot_folder = self._path if _is_whole(task) else cwd
         self.task = replace(task, cwd=cwd, own_top=self._path)
-        #: Whether it is used again, since it was prepared.
-        self.is_kept = bool(self._extras.prepare)
+        #: Whether it is used again, since it was prepared, and removed at the end of the session.
+        self.is_kept = bool(self._extras.prepare) and task.home == task.spill.parent
 
     def remove(self) -> None:
         shutil.rmtree(self._home, ignore_errors=True)

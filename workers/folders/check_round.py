@@ -73,8 +73,12 @@ class CheckRound:
         is_rechecked: bool = False,
         changed: Sequence[str] | None = None,
         ignored: Sequence[str] = (),
+        round_: str | None = None,
     ) -> None:
         self._tree = tree
+        #: The round that its notes are about, which are beside those of others.
+        self._round = block_of(address) if round_ is None else round_
+        self._at = f"{self._round}|{address}"
         #: The working folder, which may be within that of the snapshots.
         self._cwd = cwd or tree.folder
         #: Whether the loop's run has had its recheck.
@@ -154,12 +158,12 @@ class CheckRound:
             round_, *found = json.loads(self._earlier.read_text())
         except (OSError, ValueError):
             return _Earlier([], [])
-        return _Earlier(*found) if round_ == block_of(self._address) else _Earlier([], [])
+        return _Earlier(*found) if round_ == self._round else _Earlier([], [])
 
     def _note_earlier(self, files: Sequence[str], moved: Sequence[str]) -> None:
         before = self._read_earlier()
         both = ({*before.files, *files}, {*before.moved, *moved})
-        self._earlier.write_text(json.dumps([block_of(self._address), *map(sorted, both)]))
+        self._earlier.write_text(json.dumps([self._round, *map(sorted, both)]))
 
     def _put_git_back(self) -> list[str]:
         """Put HEAD, its branch and the index back; return what was changed, in words."""
@@ -217,8 +221,8 @@ class CheckRound:
 
     def _found(self) -> str | None:
         """The state after the checkers; of an attempt that was killed, as that had found it."""
-        address, _, left = self._read_marker().partition(" ")
-        if address == self._address and self._tree.knows(left):
+        at, _, left = self._read_marker().partition(" ")
+        if at == self._at and self._tree.knows(left):
             return left
         found = self._tree.snapshot()
         if found is None:
@@ -226,7 +230,7 @@ class CheckRound:
         return found
 
     def _put_back(self) -> None:
-        self._marker.write_text(f"{self._address} {self._left}")
+        self._marker.write_text(f"{self._at} {self._left}")
         try:
             self._tree.put_back(self._work)
         except SnapshotLost as error:
@@ -304,12 +308,13 @@ class LoneCheck:
     #: For the settle, as of a doer's look.
     changed, work = False, None
 
-    def __init__(self, tree: Worktree, address: str, *, own: bool, cwd: Path) -> None:
-        self._round = partial(_LoneRound, tree, own=own, cwd=cwd, address=address)
+    def __init__(self, tree: Worktree, session: str, address: str, *, own: bool, cwd: Path) -> None:
+        at = f"{session}:{address}"  # subflows have their snapshots here, too
+        self._round = partial(_LoneRound, tree, own=own, cwd=cwd, address=address, round_=at)
         self._tree, self._cwd = tree, cwd
         self.patch: str | None = None
         begun = tree.shelf / _LONE
-        self._before = self._begun_before(begun, address)
+        self._before = self._begun_before(begun, at)
         if self._before is not None and tree.knows(self._before):
             self._round(work=self._before)  # what an attempt that was killed has left
             return
@@ -317,7 +322,7 @@ class LoneCheck:
         if own and self._before is not None:
             GitState(tree).record()
         if self._before is not None:
-            begun.write_text(f"{address} {self._before}")
+            begun.write_text(f"{at} {self._before}")
 
     def digest(self) -> str | None:
         """Return the digest of the folder as a check that was ended has left it."""
@@ -334,12 +339,12 @@ class LoneCheck:
         self.patch = found.patch
         return outcome
 
-    def _begun_before(self, begun: Path, address: str) -> str | None:
+    def _begun_before(self, begun: Path, at: str) -> str | None:
         try:
-            at, _, digest = begun.read_text().partition(" ")
+            marked, _, digest = begun.read_text().partition(" ")
         except OSError:
             return None
-        return digest if at == address else None
+        return digest if marked == at else None
 
 
 class _LoneRound(CheckRound):
@@ -350,13 +355,13 @@ class _LoneRound(CheckRound):
 def is_lone(work: Work) -> bool:
     """Whether the step is a check that no judge follows, and beside which no other step runs."""
     is_check = work.step.action is Action.CHECK and "lone" in work.inputs
-    return is_check and not does_work(work)
+    return is_check and not work.is_beside and not does_work(work)
 
 
 def lone_check(work: Work, spill: Path, top: Path | None, *, most: int) -> LoneCheck:
     """Takes a snapshot of the folder before a check that no judge follows."""
     tree, cwd = session_tree(work, spill, top, most=most), Path(str(work.cwd))
-    return LoneCheck(tree, work.grant.address, own=top is not None, cwd=cwd)
+    return LoneCheck(tree, work.ref.id, work.grant.address, own=top is not None, cwd=cwd)
 
 
 def is_isolated(work: Work) -> bool:

@@ -158,7 +158,7 @@ def session_tree(
     """Returns the session's snapshots of a folder: by default of its own (`top`), or of `cwd`."""
     where = folder or top or work.cwd
     assert where is not None
-    shelf, by_products = spill / work.ref.id / SNAPSHOTS, left_out(work.inputs)
+    shelf, by_products = spill / work.home.id / SNAPSHOTS, left_out(work.inputs)
     return Worktree(where, shelf, is_own=top is not None, most=most, leave_out=by_products)
 
 
@@ -172,15 +172,18 @@ def needs_snapshot(work: Work) -> bool:
     """Whether to compare the working folder before and after the step."""
     if work.cwd is None:
         return False
-    action = work.step.action
-    does = action is Action.AGENT or (action is Action.CHECK and does_work(work))
-    return does or work.grant.compare
+    return does_work(work) or work.grant.compare
 
 
 def does_work(work: Work) -> bool:
-    """Whether what the step changes is the work that is judged: a doer, or a check that writes."""
-    if work.step.action is not Action.CHECK:
-        return work.step.action is Action.AGENT
+    """Whether what the step changes is the work that is judged and committed.
+
+    That is of a doer, of a check that writes, and of a tool in a folder of the session's own.
+    """
+    action = work.step.action
+    if action is not Action.CHECK:
+        is_tool = action is Action.TOOL and work.step.folder and work.workspace is not None
+        return action is Action.AGENT or is_tool
     checker = work.inputs.get("checker")
     return isinstance(checker, dict) and checker.get("writes") is True
 

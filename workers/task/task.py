@@ -81,6 +81,8 @@ class BodyTask:
     workspace: Mapping[str, JsonValue] | None = None
     #: The top of the worktree or copy that the session has to itself.
     own_top: Path | None = None
+    #: The session that has the snapshots of the folder; '' for the step's own.
+    owner: str = ""
     #: The folder of the worktrees and copies of tasks, and the most bytes of a copy.
     worktrees: Path | None = None
     copy_max: int = 0
@@ -119,6 +121,11 @@ class BodyTask:
     inline: InlineCalls | None = None
     #: The tools of this worker.
     shelf: ToolCatalogue = field(default_factory=ToolCatalogue)
+
+    @property
+    def home(self) -> Path:
+        """Return the folder beside which the snapshots of the working folder are."""
+        return self.spill.parent.with_name(self.owner) if self.owner else self.spill.parent
 
     def command(
         self,

@@ -1,6 +1,6 @@
 -- Hands an attempt back, which does not count: on drain, on stop, or because its turn ends. Also if the worker finds
 -- that the real path of the folder differs: then, once, the session locks the real folder, and the step waits for it.
--- Arguments: address, fence, nonce, why, usage?, digest?, changed?, work?, patch?, folder? (the lock by the real path)
+-- Arguments: address, fence, nonce, why, usage?, digest?, changed?, work?, owner?, patch?, folder? (the real lock)
 -- Returns: released | kept (nothing is handed back, the attempt continues) | superseded
 --- @requires deadlines, dispatch, locks/locks, outcomes, records, sessions, transaction, tree/children, usage/usage
 --- @requires work_diffs

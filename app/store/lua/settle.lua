@@ -1,11 +1,12 @@
 -- Records the outcome of an attempt, once, and releases what it allows.
 -- Arguments: address, fence, nonce, worker, word, verdict?, reason?, retryable, failure?, text?, usage?, expand?,
 --   ledger? (the turn of the caller's ledger entry), digest?, patch?, changed? (of the folder: its state, what the
---   attempt changed, and whether it had changed before), work? (the state to judge and commit), busy? and jitter? (of
---   a retry), ending? (of a failed attempt, for the next one), warning? (of the session), take (nonces for further
---   grants), lease_ms, thread? (where its conversation continues), signature? and refused_by? (of a judge: a digest
---   of the iteration's result), flaky? (of a check), artifacts? (of the outcome: name, digest, size, media_type),
---   recheck? (of a judge: its verdict is stale, so the next iteration is a recheck)
+--   attempt changed, and whether it had changed before), work? (the state to judge and commit), owner? (the keys of
+--   the session that has the folder to itself, if that is another one), busy? and jitter? (of a retry), ending? (of a
+--   failed attempt, for the next one), warning? (of the session), take (nonces for further grants), lease_ms, thread?
+--   (where its conversation continues), signature? and refused_by? (of a judge: a digest of the iteration's result),
+--   flaky? (of a check), artifacts? (of the outcome: name, digest, size, media_type), recheck? (of a judge: its
+--   verdict is stale, so the next iteration is a recheck)
 -- Document: the outcome. Entry: of the ledger. Records: of the transcript.
 -- Returns: settled | again (it is retried) | repeated | superseded; with grants and hints
 --- @requires attempts, deadlines, dispatch, events, inbox, outcomes, records, transaction, transcript, usage/usage

@@ -37,9 +37,9 @@ class Sessions:
             heart=Heartbeats(self.engine),
         )
 
-    def submit_document(self, given: object) -> str:
+    def submit_document(self, given: object, *, until: str = "") -> str:
         session = self.engine.submit.document(DOCUMENT.validate_python(given), free=True).session
-        return self.carry_out(session)
+        return self.carry_out(session, until=until)
 
     def submit(self, cwd: Path, **more: object) -> str:
         given = {
@@ -56,8 +56,9 @@ class Sessions:
         fork = self.engine.forks.fork(session, Wish(after, **more), free=True).session  # type: ignore[arg-type]
         return self.carry_out(fork, last=last)
 
-    def carry_out(self, session: str, *, last: str = "") -> str:
-        while self.world.hints:
+    def carry_out(self, session: str, *, last: str = "", until: str = "") -> str:
+        """Carry out all steps; `last` waits while there are others, and at `until` it ends."""
+        while self.world.hints and not (until and self.world.hints[0][1] == until):
             self.world.now = max(self.world.now + 1, time.time_ns() // 1_000_000)
             self.world.hints.sort(key=lambda hint: hint[1] == last)
             ref, address = self.world.hints.pop(0)

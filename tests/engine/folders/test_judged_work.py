@@ -457,23 +457,32 @@ def test_git_is_put_back_where_a_checker_moves_head(
     assert any("changed what git has" in one for one in sessions.warnings(session))
 
 
+#: A tool of flows that writes a file.
+MAKER = "import pathlib\ndef make():\n    pathlib.Path('made.txt').write_text('made')\n"
+MAKE = {"type": "tool", "tool": "maker:make"}
+JUDGE = {"type": "check", "label": "judge", "checker": {"name": "judge", "command": MUTANT}}
+WRITES = {
+    "type": "llm", "agentType": "writer", "identifier": "one",
+    "messages": [{"role": "user", "content": ["go"]}],
+}  # fmt: skip
+
+
+@pytest.fixture
+def flow(repo: Path, tmp_path: Path) -> dict[str, object]:
+    """A flow without steps, whose agent adds a line to a file, and whose tool makes another."""
+    line = ["sh", "-c", "echo line >> a.txt; cat a.txt"]
+    (tmp_path / "agents.toml").write_text(f"[agents.writer]\ncommand = {json.dumps(line)}\n")
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools" / "maker.py").write_text(MAKER)
+    return {"kind": "flow", "name": "f", "cwd": str(repo)}
+
+
 @pytest.mark.parametrize("worktree", [True, False])
 def test_changes_of_a_check_of_a_flow_are_no_work_of_the_agents_after_it(
-    sessions: Sessions, repo: Path, tmp_path: Path, worktree: bool
+    sessions: Sessions, repo: Path, flow: dict[str, object], worktree: bool
 ) -> None:
-    """Its tools may write files after an agent, so that no agent's work is recorded with them."""
-    line = "echo line >> a.txt; cat a.txt"
-    agent = f"[agents.writer]\ncommand = {json.dumps(['sh', '-c', line])}\n"
-    (tmp_path / "agents.toml").write_text(agent)
-    message = {"role": "user", "content": ["go"]}
-    llm = {"type": "llm", "agentType": "writer", "identifier": "one", "messages": [message]}
-    code = "import pathlib\ndef make():\n    pathlib.Path('made.txt').write_text('made')\n"
-    (tmp_path / "tools").mkdir()
-    (tmp_path / "tools" / "maker.py").write_text(code)
-    make = {"type": "tool", "tool": "maker:make"}
-    check = {"type": "check", "label": "judge", "checker": {"name": "judge", "command": MUTANT}}
-    given = {"kind": "flow", "name": "f", "cwd": str(repo), "worktree": worktree}
-    session = sessions.submit_document({**given, "steps": [llm, make, check, llm]})
+    steps = [WRITES, MAKE, JUDGE, WRITES]
+    session = sessions.submit_document({**flow, "worktree": worktree, "steps": steps})
     assert sessions.status(session) == "completed", sessions.reason(session)
     (warning,) = (one for one in sessions.warnings(session) if "judged" in one)
     assert warning.startswith("4 files were changed while checkers judged the work: a.txt, d/x")
@@ -485,3 +494,44 @@ def test_changes_of_a_check_of_a_flow_are_no_work_of_the_agents_after_it(
         changed = git(repo, "diff", "--name-only", f"main..{branch}").splitlines()
         assert changed == ["a.txt", "made.txt"]
         assert git(repo, "show", f"{branch}:a.txt") == "line\nline"
+
+
+def test_subflow_in_a_worktree_is_judged_and_committed_as_its_flow(
+    sessions: Sessions, repo: Path, flow: dict[str, object]
+) -> None:
+    """What its checks change is put back, and what is written after its tools is no work."""
+    inner = {"type": "subflow", "flowNames": ["inner"]}
+    checks = {**JUDGE, "checker": {"name": "judge", "command": "touch other; test ! -e probe.txt"}}
+    flows = {"sub": {"steps": [WRITES, JUDGE, inner]}, "inner": {"steps": [MAKE, checks]}}
+    document = {
+        **flow, "worktree": True, "flows": flows,
+        "steps": [WRITES, {"type": "subflow", "flowNames": ["sub"]}],
+    }  # fmt: skip
+    session = sessions.submit_document(document, until="keep")
+    folder = sessions.folder(session)
+    assert git(folder, "status", "--porcelain") == "?? a.txt\n?? made.txt"
+    (folder / "late.txt").touch()
+    sessions.carry_out(session)
+    assert sessions.status(session) == "completed", sessions.reason(session)
+    branch = f"leadhand/{session}"
+    assert git(repo, "diff", "--name-only", f"main..{branch}").splitlines() == ["a.txt", "made.txt"]
+    assert git(repo, "show", f"{branch}:a.txt") == "line\nline"
+    assert any("stays uncommitted in the worktree: late.txt" in one
+               for one in sessions.warnings(session))  # fmt: skip
+    (child,) = sessions.engine.store.children(SessionRef(session, session))
+    (warning,) = (one for one in sessions.warnings(child) if "judged" in one)
+    assert warning.endswith("the work of the doer was put back")
+    (below,) = sessions.engine.store.children(SessionRef(child, session))
+    (warning,) = (one for one in sessions.warnings(below) if "judged" in one)
+    assert warning.startswith("1 file was changed while checkers judged the work: other;")
+
+
+def test_check_of_a_subflow_beside_another_puts_nothing_back(
+    sessions: Sessions, repo: Path, flow: dict[str, object]
+) -> None:
+    flows = {"one": {"steps": [JUDGE]}, "two": {"steps": [MAKE]}}
+    steps = [WRITES, {"type": "subflow", "flowNames": ["one", "two"]}]
+    session = sessions.submit_document({**flow, "worktree": True, "flows": flows, "steps": steps})
+    assert sessions.status(session) == "completed", sessions.reason(session)
+    assert (sessions.folder(session) / "made.txt").exists()
+    assert (sessions.folder(session) / "probe.txt").exists()

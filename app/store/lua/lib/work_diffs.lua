@@ -38,17 +38,30 @@ local function store(tx, address, patch)
 end
 
 -- Stores the state that is judged and committed, "MS DIGEST", unless a later one is stored: doers may run at once.
-function work_diffs.keep_work(tx, work)
-  local last = redis.call('HGET', tx.keys.session, 'work') or ''
+local function store_work(key, work)
+  local last = redis.call('HGET', key, 'work') or ''
   if tonumber(work:match('^%d+')) >= (tonumber(last:match('^%d+')) or 0) then
-    redis.call('HSET', tx.keys.session, 'work', work)
+    redis.call('HSET', key, 'work', work)
   end
+end
+
+function work_diffs.keep_work(tx, work)
+  store_work(tx.keys.session, work)
+end
+
+-- Stores the states of a folder for the session that has it to itself, where a child session works in it.
+local function keep_for_owner(args)
+  local key = args.owner and args.owner .. 'session'
+  if not key or redis.call('EXISTS', key) == 0 then return end
+  if args.work then store_work(key, args.work) end
+  if args.digest then redis.call('HSET', key, 'digest', args.digest) end
 end
 
 -- Stores what the worker saw of the folder, with an outcome or when an attempt is handed back.
 function work_diffs.keep(tx, address)
   local args = tx.args
   if args.work then work_diffs.keep_work(tx, args.work) end
+  keep_for_owner(args)
   if args.patch then store(tx, address, args.patch) end
   if not args.digest then return end
   redis.call('HSET', tx.keys.session, 'digest', args.digest)
