@@ -17,14 +17,14 @@ from app.operations.request_hashes import hash_document
 from app.operations.submission.batch import Item, ItemRefused, Result
 from app.operations.submission.drafts import Asker, Submitted
 from app.security.api_tokens import Owner
-from leadhand.contract import sessions
-from leadhand.contract.sessions import Batch, BatchItem
+from leadhand.contract import submissions
+from leadhand.contract.submissions import Batch, BatchItem
 from leadhand.models.problems import Problem
 from leadhand.models.validation_messages import NAMED
 from leadhand.models.views.batch import BatchItemView, BatchView
 
 
-@serves(sessions.BATCH)
+@serves(submissions.BATCH)
 def submit_batch(engine: Engine, _: Call, asked: Batch) -> BatchView:
     """Creates a session per item of a request (or all or none); returns sessions and problems."""
     all_or_none, free = asked.mode == "all", may_bring_commands(engine)

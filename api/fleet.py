@@ -14,7 +14,7 @@ from app.engine import Engine
 from app.queries.statistics import MOST_DAYS, today
 from leadhand.contract import fleet
 from leadhand.contract.bodies import NoQuery
-from leadhand.contract.flows import FolderQuery
+from leadhand.contract.fleet import FolderQuery
 from leadhand.models.problems import FieldProblem
 from leadhand.models.views.audit import FsckView
 from leadhand.models.views.fleet import AgentView, FleetView, QueueView, ToolView, WorkerView

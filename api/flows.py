@@ -10,7 +10,7 @@ from api.serving import Call, serves
 from api.sessions import parent_end
 from app.engine import Engine
 from leadhand.contract import flows
-from leadhand.contract.flows import FolderQuery
+from leadhand.contract.fleet import FolderQuery
 from leadhand.flows.documents import FlowRun
 from leadhand.models.views.flow import FlowCheckView, FlowView
 from leadhand.models.views.session import SessionView

@@ -11,7 +11,7 @@ from api.auth import current_caller, may_bring_commands
 from api.problem_types import forbidden, malformed
 from app.engine import Engine
 from app.operations.submission.drafts import Found
-from leadhand.contract.flows import LONGEST, FolderQuery
+from leadhand.contract.fleet import LONGEST, FolderQuery
 from leadhand.models.definition_folder import FOLDER_HEADER
 
 

@@ -24,10 +24,10 @@ from api.store import current_workers
 from app.domain.control import Control
 from app.engine import Engine
 from app.operations.bulk import How
-from leadhand.contract import messages, sessions
+from leadhand.contract import messages, sessions, submissions
 from leadhand.contract.bodies import NoBody, NoQuery, PageQuery
 from leadhand.contract.operation import JSON_LINES
-from leadhand.contract.sessions import ParentEnd, SubmitQuery
+from leadhand.contract.submissions import ParentEnd, SubmitQuery
 from leadhand.models.forms import GivenAnswer
 from leadhand.models.problems import FieldProblem
 from leadhand.models.views.explain import ExplainView, ReceiptView
@@ -37,7 +37,7 @@ from leadhand.models.views.step import DiffsPage, OutputView, StepsPage
 from leadhand.models.views.view import Page
 
 
-@serves(sessions.SUBMIT)
+@serves(submissions.SUBMIT)
 def submit(engine: Engine, call: Call, given: JsonValue) -> SessionView:
     """Creates a session from a document; a child if a step sends it."""
     caller = current_caller()

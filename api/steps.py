@@ -10,7 +10,7 @@ from app.domain.environment.session import environment_of
 from app.engine import Engine
 from app.operations.step_verbs.documents import Changes
 from app.operations.step_verbs.fork import Wish
-from leadhand.contract import sessions
+from leadhand.contract import sessions, submissions
 from leadhand.models.views.session import SessionView
 
 
@@ -40,8 +40,8 @@ def skip(engine: Engine, call: Call, asked: sessions.Skip) -> SessionView:
     )
 
 
-@serves(sessions.FORK)
-def fork(engine: Engine, call: Call, asked: sessions.Fork) -> SessionView:
+@serves(submissions.FORK)
+def fork(engine: Engine, call: Call, asked: submissions.Fork) -> SessionView:
     """Creates a session that continues from a point of this one."""
     free = may_bring_commands(engine)
     allow(asked, free=free)
@@ -57,8 +57,8 @@ def fork(engine: Engine, call: Call, asked: sessions.Fork) -> SessionView:
     return engine.queries.session(made.session)
 
 
-@serves(sessions.RERUN)
-def rerun(engine: Engine, call: Call, asked: sessions.Rerun) -> SessionView:
+@serves(submissions.RERUN)
+def rerun(engine: Engine, call: Call, asked: submissions.Rerun) -> SessionView:
     """Creates a session from the changed document of this one."""
     free = may_bring_commands(engine)
     allow(asked, free=free)

@@ -9,7 +9,7 @@ from flask import Flask, g, request
 from api.serving import Call, serves
 from app.engine import Engine
 from app.errors import SessionUnknown
-from leadhand.contract import fleet, sessions
+from leadhand.contract import fleet, submissions
 from leadhand.contract.bodies import NoQuery
 from leadhand.contract.operations import OPERATIONS
 from leadhand.models.views.fleet import StoreView, WorkerView
@@ -21,7 +21,7 @@ ALWAYS = {
     fleet.ACCEPT_STORE.name,
 }
 #: Operations that need the live workers, which are read with the store's identity.
-WITH_WORKERS = {sessions.SUBMIT.name}
+WITH_WORKERS = {submissions.SUBMIT.name}
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 

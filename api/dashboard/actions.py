@@ -17,7 +17,7 @@ from api.serving import Call, carry_out
 from api.validation_errors import field_problems
 from app.engine import Engine
 from app.errors import AnswerUnwanted
-from leadhand.contract import messages, plans, sessions
+from leadhand.contract import messages, plans, sessions, submissions
 from leadhand.contract.bodies import NoBody
 from leadhand.contract.operation import Operation
 from leadhand.models.etags import plan_etag
@@ -56,7 +56,7 @@ ACTIONS = {
     "hints": Action(messages.HINT, "The next turn is given the hint."),
 }
 #: Those that make a session, which is shown then.
-COPIES: Mapping[str, Operation[Any]] = {"fork": sessions.FORK, "rerun": sessions.RERUN}
+COPIES: Mapping[str, Operation[Any]] = {"fork": submissions.FORK, "rerun": submissions.RERUN}
 
 
 def add_to(routes: Blueprint, engine: Engine) -> None:

@@ -13,7 +13,7 @@ from app.security.api_tokens import Owner, Tokens
 from app.security.step_tokens import Caller
 from app.settings import Settings
 from app.store.store import Store
-from leadhand.contract.sessions import ParentEnd
+from leadhand.contract.submissions import ParentEnd
 from leadhand.flows.documents import AnyDocument, FlowRun
 from leadhand.models.views.fleet import WorkerView
 

@@ -25,7 +25,7 @@ def open_client(*, needs_worker: bool, outlives_attempt: bool = False) -> Iterat
     """
     from leadhand.cli.env_options import chosen_python, passed_variables
     from leadhand.client.client import Client
-    from leadhand.client.here import Here
+    from leadhand.contract.here import Here
     from leadhand.settings import ClientSettings, current_folder, environment
 
     settings = ClientSettings.from_env()

@@ -17,7 +17,7 @@ from leadhand.cli.render.fleet_text import is_late, overdue_line
 from leadhand.cli.render.tables import plural
 from leadhand.cli.render.times import with_local_times
 from leadhand.client.client import Client
-from leadhand.client.here import Here
+from leadhand.contract.here import Here
 from leadhand.errors import LeadhandError, Refused, SessionUnknown, StoreUnknown
 from leadhand.local import user_state
 from leadhand.local.connect import ensure

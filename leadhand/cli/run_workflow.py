@@ -16,7 +16,7 @@ from leadhand.cli.render.live import screen_beside_json, screen_for
 from leadhand.cli.render.result_text import workflow_summary
 from leadhand.cli.run_session import print_summary
 from leadhand.client.client import Client
-from leadhand.contract.sessions import ParentEnd
+from leadhand.contract.submissions import ParentEnd
 from leadhand.models.documents import (
     Budget,
     Document,

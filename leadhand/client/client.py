@@ -7,24 +7,27 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, TypeVar
 
-from leadhand.client.artifacts import Artifacts
-from leadhand.client.calls import Reach
-from leadhand.client.control import Controls
+from leadhand.client.driving import drive, drive_async
 from leadhand.client.events import Trail, follow, follow_async
-from leadhand.client.guards import Guards
-from leadhand.client.here import Here
-from leadhand.client.messages import Messages
-from leadhand.client.operation import Blocking, InEventLoop, Operations
-from leadhand.client.plans import Plans
-from leadhand.client.shared import Shared
-from leadhand.client.stacks import Stacks
 from leadhand.client.transport import AsyncTransport, Transport
-from leadhand.client.waiting import TroubleReport
-from leadhand.client.work import LocalWork
+from leadhand.client.waiting import TroubleReport, Waits
+from leadhand.contract.artifacts import Artifacts
+from leadhand.contract.calls import Blocking, InEventLoop, Noun, Reach, Script
+from leadhand.contract.flows import Flows
+from leadhand.contract.folders import Folders
+from leadhand.contract.guards import Guards
+from leadhand.contract.here import Here
+from leadhand.contract.messages import Messages
+from leadhand.contract.plans import Plans
+from leadhand.contract.stacks import Stacks
+from leadhand.contract.tokens import Tokens
+from leadhand.contract.work import LocalWork
 from leadhand.models.views.step import Event
 from leadhand.settings import ClientSettings, current_folder, environment
+
+T = TypeVar("T")
 
 
 class _Options(NamedTuple):
@@ -38,7 +41,7 @@ class _Options(NamedTuple):
     here: Here | None
 
 
-class _Nouns(Controls, Plans, Messages, Shared, Stacks, Guards, Artifacts, LocalWork):
+class _Nouns(Waits, Plans, Flows, Folders, Messages, Stacks, Guards, Artifacts, LocalWork, Tokens):
     """All operations."""
 
     def __init__(self, reach: Reach, troubles: TroubleReport) -> None:
@@ -66,7 +69,7 @@ class _Client(_Nouns):
     def _find_api(self) -> None:
         """Find the API; start embedded services if no URL is configured, which can take seconds."""
         self._reach = _find_api(self._options, self._held)
-        self._operations: Operations = _Nouns(self._reach, self.troubles)
+        self._nouns: Noun = _Nouns(self._reach, self.troubles)
 
 
 class Client(_Client, Blocking):
@@ -103,6 +106,9 @@ class Client(_Client, Blocking):
         `dropped` (bytes left out before it) and `missing` (parts that are deleted).
         """
         return follow(self._transport, Trail(self._reach, session, after, output=output))
+
+    def _run(self, script: Script[T]) -> T:
+        return drive(script, self._transport.send)
 
     def close(self) -> None:
         """Close the connections. An embedded stack stops once no other client needs it."""
@@ -141,6 +147,9 @@ class AsyncClient(_Client, InEventLoop):
         `dropped` (bytes left out before it) and `missing` (parts that are deleted).
         """
         return follow_async(self._transport, Trail(self._reach, session, after, output=output))
+
+    async def _run(self, script: Script[T]) -> T:
+        return await drive_async(script, self._transport.send)
 
     async def __aenter__(self) -> Self:
         await asyncio.to_thread(self._find_api)

@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Generator
-from typing import Any, NamedTuple, Protocol, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple, TypeVar
+
+from leadhand.contract.calls import Script
 
 T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
 
 
 class Pause(NamedTuple):
     """A step of a script that waits."""
 
     seconds: float
-
-
-class Script(Protocol[T_co]):
-    """Steps that something else carries out, each with its result; then the script's own result."""
-
-    def __iter__(self) -> Generator[Any, Any, T_co]:
-        """Return the steps."""
 
 
 def drive(script: Script[T], act: Callable[[Any], object]) -> T:

@@ -10,10 +10,10 @@ from datetime import datetime
 from httpx2 import EventSource, ServerSentEvent
 from pydantic import ValidationError
 
-from leadhand.client.calls import Call, Outage, Patience, Reach
-from leadhand.client.paths import path_of
-from leadhand.client.transport import AsyncTransport, Transport
+from leadhand.client.transport import AsyncTransport, Outage, Patience, Transport
 from leadhand.contract import sessions
+from leadhand.contract.calls import Call, Reach
+from leadhand.contract.requests import path_of
 from leadhand.errors import AnswerUnreadable, ApiAway, Unavailable
 from leadhand.models.views.session import SessionView
 from leadhand.models.views.step import Event, OutputPart

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import threading
 import time
+import uuid
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from leadhand.errors import LeadhandError, WaitTimedOut
+from leadhand.client.driving import Pause
+from leadhand.contract import shared
+from leadhand.contract.calls import Op, Steps
+from leadhand.contract.requests import invalid_form, reads, request
+from leadhand.contract.sessions import Sessions
+from leadhand.contract.shared import Shared
+from leadhand.errors import LeadhandError, SessionStillRuns, WaitTimedOut
+from leadhand.models.patterns import SHARED_NAME
 from leadhand.models.text import plain
 from leadhand.models.views.explain import ExplainView, Wait
+from leadhand.models.views.result import ResultView
 from leadhand.models.views.session import SessionView
+from leadhand.models.views.shared import LockGrant
 
 if TYPE_CHECKING:
     from leadhand.client.client import Client
@@ -27,6 +37,9 @@ EVERY_S = 4.0
 IN_EVENTS = frozenset(
     {"running", "lost", "lock", "rate", "retry", "timer", "human", "child", "plan"}
 )
+#: Seconds between two calls of one that waits for a lock: at first, and at most. The API keeps its
+#: place in the line for 10 s.
+FIRST_WAIT_S, LONGEST_WAIT_S = 0.1, 1.0
 _SOONEST_LOOK_S = 0.05
 _LATEST_LOOK_S = 1.0
 
@@ -177,3 +190,76 @@ def next_look_s(session: str, status: str, waited_s: float, timeout_s: float | N
         raise WaitTimedOut(session, status, timeout_s)
     pause_s = min(max(waited_s / 10, _SOONEST_LOOK_S), _LATEST_LOOK_S)
     return pause_s if timeout_s is None else min(pause_s, max(timeout_s - waited_s, 0.0))
+
+
+class Waits(Sessions, Shared):
+    """Calls that wait: for the end of a session, or for a lock."""
+
+    #: What keeps the sessions waiting that are waited for; it speaks by `say`.
+    troubles: TroubleReport
+
+    @Op
+    def wait(self, session: str, timeout: float | None = None) -> Steps[ResultView]:
+        """Wait until a session has ended and return its result. Raises WaitTimedOut.
+
+        Meanwhile `say` is called with what blocks the session, such as a full disk, and after a
+        few seconds with what it waits for.
+        """
+        since = time.monotonic()
+        while True:
+            view = yield from self.session(session)
+            self.troubles.note(session, view.troubles)
+            if view.ended:
+                try:
+                    return (yield from self.result(session))
+                except SessionStillRuns:
+                    pass  # it was resumed meanwhile
+            if self.troubles.is_due(view, time.monotonic() - since):
+                with suppress(LeadhandError):
+                    self.troubles.note_waits((yield from self.explain(session)))
+            yield Pause(next_look_s(session, view.status, time.monotonic() - since, timeout))
+
+    @Op
+    def acquire_lock(
+        self, session: str, name: str, *, ttl_s: float = 60.0, wait_s: float | None = 0.0
+    ) -> Steps[LockGrant]:
+        """Take a named lock of a session's tree, waiting at most `wait_s`. Raises LockTaken.
+
+        `wait_s` is None to wait forever. With the token of a body the lock belongs to its attempt,
+        otherwise to the session; it is freed with its owner, and `ttl_s` after the last renewal.
+        Raises LockTaken if another one has it, and LockRefused. After a few seconds `say` of the
+        client is called with who has it.
+        """
+        since = time.monotonic()
+        pause_s = FIRST_WAIT_S
+        body = {"name": _checked(name), "holder": uuid.uuid4().hex, "ttl_s": ttl_s}
+        end = None if wait_s is None else since + wait_s
+        while True:
+            queue = end is None or time.monotonic() < end
+            grant = yield from reads(
+                LockGrant, request(shared.ACQUIRE_LOCK, session, body={**body, "queue": queue})
+            )
+            if grant.state == "held":
+                return grant
+            if time.monotonic() - since >= self.troubles.patience_s:
+                self.troubles.note_wait(*_wait_for_lock(session, grant))
+            left_s = pause_s if end is None else max(0.0, end - time.monotonic())
+            yield Pause(min(pause_s, left_s))
+            pause_s = min(2 * pause_s, LONGEST_WAIT_S)
+
+
+def _wait_for_lock(session: str, grant: LockGrant) -> tuple[tuple[str, ...], str]:
+    """Returns what keeps a waiter from a lock: a key that tells it from others, and a sentence."""
+    owner = grant.held_by
+    if owner is None:
+        return (session, grant.name), f"waiting for lock {grant.name!r}; {grant.before} before"
+    at = f" ({owner.address})" if owner.address else ""
+    text = f"waiting for lock {grant.name!r}, held by session {owner.session}{at}"
+    return (session, grant.name, owner.session, owner.address or ""), text
+
+
+def _checked(name: str) -> str:
+    """The name of a lock. Raises RequestInvalid."""
+    if (refusal := invalid_form("name", name, SHARED_NAME)) is not None:
+        raise refusal
+    return name

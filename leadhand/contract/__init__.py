@@ -1,7 +1,8 @@
 """What client and server agree on: each operation of the API, declared once, by noun.
 
 A noun's module declares its operations with the models of their queries and bodies. The routes,
-scopes, rights of bodies and the OpenAPI document are derived from these when the API starts.
+scopes, rights of bodies and the OpenAPI document are derived from these when the API starts. The
+class of a noun has the methods of both clients.
 """
 
 from __future__ import annotations

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
 from leadhand.contract.bodies import Body, Day, NoQuery, Query
-from leadhand.contract.flows import FolderQuery
+from leadhand.contract.calls import Ask, Noun, Op, Steps
 from leadhand.contract.operation import GONE, ApiResponse, BodyRight, Operation, Scope, replies
+from leadhand.contract.requests import calls, given, reads, request, succeeds
+from leadhand.errors import local_error
+from leadhand.models.etags import limit_etag
+from leadhand.models.problems import Kind
 from leadhand.models.views.audit import FsckView
 from leadhand.models.views.fleet import (
     AgentView,
@@ -22,7 +27,20 @@ from leadhand.models.views.fleet import (
 from leadhand.models.views.statistics import StatisticsView
 from leadhand.models.views.view import Page
 
+#: The longest path of a folder.
+LONGEST = 4096
+#: The prefixes of the keys of limits: a named agent, a model, a queue, or a user's own key.
+KINDS = ("agent", "model", "queue", "key")
+#: The most findings of an audit that are kept; more are only counted.
+SHOWN = 1000
 _LIMIT = "/v1/limits/{kind:any(agent, model, key, queue)}/{name:path}"
+
+
+class FolderQuery(Query):
+    """The folder whose agents, flows and tools are listed."""
+
+    #: An absolute path; only the embedded services of a user look at folders.
+    folder: Annotated[str, Field(pattern=r"^/[^\x00-\x1f]*$", max_length=LONGEST)] | None = None
 
 
 WORKERS = Operation[FolderQuery](
@@ -222,3 +240,130 @@ DESCRIPTION_PAGE = Operation[None](
     scope=None,
     query=None,
 )  # fmt: skip
+
+
+class Fleet(Noun):
+    """Reads and sets what all sessions share: workers, queues, limits and the store."""
+
+    @calls(READY)
+    def ping(self) -> None:
+        """Check that the API and its Redis respond, with retries. Raises ApiAway or Unavailable."""
+
+    @calls(WORKERS)
+    def workers(self) -> list[WorkerView]:
+        """List the live workers with their running steps."""
+
+    @calls(AGENTS)
+    def agents(self) -> list[AgentView]:
+        """List the agents that workers offer, with the worker hosts (places) where each can run."""
+
+    @calls(TOOLS)
+    def tools(self) -> list[ToolView]:
+        """List the tools that workers offer, with the worker hosts (places) where each can run."""
+
+    @calls(QUEUES)
+    def queues(self) -> list[QueueView]:
+        """List the task queues with counts of messages, ready and running steps, and workers."""
+
+    @calls(OVERVIEW)
+    def fleet(self) -> FleetView:
+        """Get an overview of the fleet: sessions, queues, workers and overdue work."""
+
+    @calls(STATISTICS)
+    def statistics(self, first: date | None = None, last: date | None = None) -> StatisticsView:
+        """Get counts and costs of the days from `first` to `last` (UTC): the last seven by default.
+
+        Raises RequestInvalid for more than 400 days.
+        """
+
+    @Op
+    def fsck(self, *, repair: bool = False) -> Steps[FsckView]:
+        """Return where records in Redis and the broker disagree; with `repair`, repair them too.
+
+        All pages are combined; `items` has the first thousand findings.
+        """
+        found: FsckView | None = None
+        while found is None or found.next is not None:
+            body = {"repair": repair, **given(cursor=found and found.next)}
+            page = yield from reads(FsckView, request(FSCK, body=body))
+            found = combine_audits(found, page)
+        return found
+
+    @calls(STORE)
+    def store(self) -> StoreView:
+        """Get the id of the store in Redis, the id that the API remembers, and if they match."""
+
+    @calls(ACCEPT_STORE)
+    def accept_store(self, *, new: bool = False, replaces: str | None = None) -> StoreView:
+        """Accept the data in Redis as the store; with `new` even if it is empty or another store.
+
+        Without `new` only an older state of the same store is accepted; with it any store, also
+        an empty one.
+        `replaces` is the id that a worker remembers, where that is yet another one.
+        """
+
+    @calls(LIMITS)
+    def limits(self) -> list[Limit]:
+        """List all limits on concurrent attempts or attempts per minute, sorted by their keys."""
+
+    @Op
+    def limit(self, key: str) -> Ask[Limit]:
+        """Get the attempt limit of a key such as `model:NAME`. Raises LimitUnknown without one."""
+        return reads(Limit, request(LIMIT, *key_of_limit(key)))
+
+    @Op
+    def set_limit(
+        self,
+        key: str,
+        *,
+        concurrency: int | None = None,
+        per_minute: float | None = None,
+        seen: Limit | None = None,
+    ) -> Ask[Limit]:
+        """Set or replace the limit of a key: how many attempts run at once or start per minute.
+
+        With `seen`, this and `remove_limit` raise LimitChanged if the limit has changed.
+        """
+        body = given(concurrency=concurrency, per_minute=per_minute)
+        path = key_of_limit(key)
+        return reads(Limit, request(SET_LIMIT, *path, body=body, headers=_if_match(seen)))
+
+    @Op
+    def remove_limit(self, key: str, *, seen: Limit | None = None) -> Ask[None]:
+        """Remove the limit of a key; with `seen`, raises LimitChanged if it has changed since."""
+        return succeeds(request(REMOVE_LIMIT, *key_of_limit(key), headers=_if_match(seen)))
+
+
+def combine_audits(so_far: FsckView | None, page: FsckView) -> FsckView:
+    """Adds a page of an audit to the pages before: sums counts, keeps the first 1000 findings."""
+    if so_far is None:
+        return page
+    return FsckView(
+        items=[*so_far.items, *page.items][:SHOWN],
+        found=so_far.found + page.found,
+        left=so_far.left + page.left,
+        keys=so_far.keys + page.keys,
+        sessions=so_far.sessions + page.sessions,
+        next=page.next,
+    )
+
+
+def _if_match(seen: Limit | None) -> dict[str, str]:
+    return {} if seen is None else {"If-Match": limit_etag(seen.concurrency, seen.per_minute)}
+
+
+def key_of_limit(key: str) -> tuple[str, str]:
+    """Returns the kind and the name in the key of a limit. Raises RequestInvalid.
+
+    >>> key_of_limit("model:org/one")
+    ('model', 'org/one')
+    """
+    kind, _, name = key.partition(":")
+    if kind not in KINDS or not name:
+        raise local_error(
+            Kind.INVALID,
+            f"{key[:80]!r} is not the key of a limit",
+            hint="use agent:NAME, model:NAME, queue:NAME or key:NAME",
+            field="key",
+        )
+    return kind, name

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Any
 
-from pydantic import Field, JsonValue
+from pydantic import JsonValue
 
-from leadhand.contract.bodies import Query
+from leadhand.contract.calls import Ask, Op, Steps
+from leadhand.contract.fleet import FolderQuery
 from leadhand.contract.operation import BodyRight, Operation, Scope, replies
-from leadhand.contract.sessions import SubmitQuery
-from leadhand.flows.documents import FlowRun
+from leadhand.contract.requests import calls, reads, request
+from leadhand.contract.submissions import ParentEnd, Submissions, SubmitQuery, fields_of
+from leadhand.flows.documents import NO_WISHES, FlowRun
 from leadhand.models.views.flow import FlowCheckView, FlowView
 from leadhand.models.views.session import SessionView
 from leadhand.models.views.view import Page
 
 _ALL = "/v1/flows"
 _ONE = f"{_ALL}/{{name:flow}}"
-#: The longest path of a folder.
-LONGEST = 4096
-
-
-class FolderQuery(Query):
-    """The folder whose agents, flows and tools are listed."""
-
-    #: An absolute path; only the embedded services of a user look at folders.
-    folder: Annotated[str, Field(pattern=r"^/[^\x00-\x1f]*$", max_length=LONGEST)] | None = None
 
 
 LIST = Operation[FolderQuery](
@@ -63,3 +57,37 @@ VALIDATE = Operation[JsonValue](
     scope=Scope.SUBMIT,
     body=JsonValue, body_required=True,
 )  # fmt: skip
+
+
+class Flows(Submissions):
+    """Lists, runs and checks flows of the catalog."""
+
+    @Op
+    def run_flow(
+        self,
+        name: str,
+        run: FlowRun | Mapping[str, Any] = NO_WISHES,
+        idempotency_key: str | None = None,
+        *,
+        on_parent_end: ParentEnd | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> Steps[SessionView]:
+        """Run a flow of the catalog as a new session; the same key and run return the same one.
+
+        Inside a doer or checker it is a child of the running session, as with `submit`.
+        """
+        fields = yield from self._with_environment(fields_of(run), env)
+        return (yield from self._start(RUN, (name,), fields, idempotency_key, on_parent_end))
+
+    @calls(LIST)
+    def flows(self) -> list[FlowView]:
+        """List the flows (stored workflow definitions); an invalid one is listed with its error."""
+
+    @calls(SHOW)
+    def flow(self, name: str) -> FlowView:
+        """Get a flow of the catalog by its name, with its definition. Raises FlowUnknown."""
+
+    @Op
+    def check_flow(self, definition: Any) -> Ask[FlowCheckView]:
+        """Validate a flow or graph, for the workers here, without storing it; list its errors."""
+        return reads(FlowCheckView, request(VALIDATE, body=definition))

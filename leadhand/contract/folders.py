@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from leadhand.contract.bodies import Body, NoQuery, Query
+from leadhand.contract.calls import Op, Steps
 from leadhand.contract.operation import READS, Operation, Scope, replies
+from leadhand.contract.requests import calls, reads, request
+from leadhand.contract.submissions import Submissions
 from leadhand.models.plans import BranchName, TaskId
 from leadhand.models.session_environment import WithEnvironment
 from leadhand.models.views.audit import FolderAuditView
@@ -137,3 +141,88 @@ APPLY = Operation[ApplyBody](
     scope=Scope.CONTROL,
     body=ApplyBody, refuses=(409,),
 )  # fmt: skip
+
+
+class Folders(Submissions):
+    """Lists, applies, compares and removes the work folders of sessions and tasks."""
+
+    @calls(OF_SESSION)
+    def worktrees(self, session: str) -> list[WorktreeView]:
+        """List the work folders of a plan's tasks, in plan order, or a session's own work folder.
+
+        Raises NoPlan for a session that has neither.
+        """
+
+    @Op
+    def all_worktrees(self) -> Steps[list[WorktreeView]]:
+        """List the work folders (git worktrees or copies) of all sessions, newest first."""
+        found: list[WorktreeView] = []
+        cursor: str | None = None
+        while True:
+            page = yield from reads(Page[WorktreeView], request(LIST, cursor=cursor))
+            found += page.items
+            cursor = page.next
+            if cursor is None:
+                return found
+
+    @calls(AUDIT)
+    def audit_worktrees(self, *, repair: bool = False) -> FolderAuditView:
+        """Start on each worker host a session that compares the work folders with the store.
+
+        Wait for each session's end: its result text is a `FolderFindings` as JSON. With `repair`
+        what can be repaired is; what holds work that is nowhere else stays. Needs the scope admin.
+        """
+
+    @calls(CLEAN)
+    def clean_worktrees(
+        self, session: str, tasks: Sequence[str] = (), *, force: bool = False
+    ) -> CleaningView:
+        """Start a session that removes the work folders of a plan's ended tasks: of all or some.
+
+        The folder that an ended session has to itself is removed as well.
+
+        A folder with changes or commits that are nowhere else stays, unless `force` is given; then
+        its changes are committed, and its branch stays. Wait for the session's end, and read
+        `worktrees` for what became of each. Raises PlanRefused.
+        """
+
+    @calls(MERGES)
+    def merges(self, session: str) -> list[MergeView]:
+        """List the merges of a plan's accepted tasks, in the order of the plan. Raises NoPlan."""
+
+    @calls(APPLY_PLAN)
+    def apply_plan(self, session: str, *, branch: str | None = None) -> HomeView:
+        """Start a session that fast-forwards a branch of the user's to the plan's merged work.
+
+        By default it is the branch that is checked out in the plan's folder. Wait for the session's
+        end: it fails with the reason if the branch must be left alone. Raises PlanRefused.
+        """
+
+    @calls(DIFF_PLAN)
+    def diff_plan(
+        self, session: str, *, task: str | None = None, unmerged: bool = False
+    ) -> HomeView:
+        """Start a session whose result text is the diff of a plan or of one of its tasks.
+
+        With `unmerged` it has what is not merged yet. Raises PlanRefused.
+        """
+
+    @Op
+    def apply(
+        self,
+        session: str,
+        *,
+        force: bool = False,
+        recheck: Literal["commands", "all", "none"] = "commands",
+        env: Mapping[str, str] | None = None,
+    ) -> Steps[ApplyingView]:
+        """Start a session that applies another session's work to the folder where that started.
+
+        For sessions with `worktree`. With `force` also work that was not accepted. `recheck` says
+        which of its checkers judge the merged work, if that is another tree than they saw: those
+        that are no agents, all, or none; they get the variables `env`, as of `submit`. Wait for the
+        end of the session that is returned: it fails with the reason if nothing was applied.
+        Raises ControlRefused.
+        """
+        body = yield from self._with_environment({"force": force, "recheck": recheck}, env)
+        return (yield from reads(ApplyingView, request(APPLY, session, body=body)))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, JsonValue
 
 from leadhand.contract.bodies import Body, Limit, NoBody, PageQuery, Query, YesOrNo
+from leadhand.contract.calls import Noun
 from leadhand.contract.operation import (
     EVENT_STREAM,
     JSON,
@@ -17,6 +19,7 @@ from leadhand.contract.operation import (
     Scope,
     replies,
 )
+from leadhand.contract.requests import calls
 from leadhand.models.forms import Option
 from leadhand.models.views.attention import AttentionView, ChangeView
 from leadhand.models.views.explain import QuestionView
@@ -153,3 +156,83 @@ CHANGES = Operation[ChangesQuery](
     scope=Scope.READ,
     query=ChangesQuery, headers=("Last-Event-ID",), refuses=(503,),
 )  # fmt: skip
+
+
+class Messages(Noun):
+    """Answers questions, reads and sends messages of sessions, and lists what needs a person."""
+
+    @calls(ANSWER)
+    def answer(
+        self,
+        session: str,
+        text: str | None = None,
+        address: str | None = None,
+        *,
+        choice: str | None = None,
+        fields: Mapping[str, Any] | None = None,
+    ) -> SessionView:
+        """Answer a session's question to a person: with a text, a choice, or the form's fields.
+
+        Raises AnswerUnwanted, or RequestInvalid for an answer that does not fit the question.
+        """
+
+    @calls(QUESTIONS)
+    def questions(
+        self, *, session: str | None = None, limit: int | None = None, cursor: str | None = None
+    ) -> Page[QuestionView]:
+        """List a page of the open questions to people: of all sessions, or of a session's tree.
+
+        A page may have fewer than `limit`; there are more while it has a `next`.
+        """
+
+    @calls(INBOX)
+    def inbox(
+        self,
+        session: str,
+        *,
+        unread: bool = False,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> Page[InboxMessage]:
+        """List a page of the messages in a session's inbox, oldest first; marks none as read.
+
+        With `unread` only those that neither a turn nor another reader has acknowledged.
+        """
+
+    @calls(TAKE_MESSAGES)
+    def take_messages(
+        self, session: str, *, idempotency_key: str | None = None
+    ) -> list[InboxMessage]:
+        """Mark at most 100 unread messages of a session's inbox as read, and return them.
+
+        At most 100 messages, of 64 KiB together; there may be more unless the list is empty.
+        """
+
+    @calls(NOTIFY_PARENT)
+    def notify_parent(
+        self,
+        session: str,
+        status: Literal["success", "failure"],
+        message: str,
+        *,
+        pr_number: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> InboxMessage:
+        """Send a message from a session to its parent's inbox; a failure calls for a person.
+
+        It does not end the session. Raises MessageRefused without a parent that can read it.
+        """
+
+    @calls(HINT)
+    def hint(self, session: str, text: str, *, idempotency_key: str | None = None) -> InboxMessage:
+        """Send a hint text to a session; its next agent turn reads it. Raises MessageRefused."""
+
+    @calls(ATTENTION)
+    def attention(
+        self, *, limit: int | None = None, cursor: str | None = None
+    ) -> Page[AttentionView]:
+        """List a page of the sessions that need a person, with the reasons; the latest first."""
+
+    @calls(CHANGES)
+    def changes(self, *, after: str | None = None, limit: int | None = None) -> Page[ChangeView]:
+        """List a page of the changes of all sessions after an id, oldest first; 5,000 are kept."""

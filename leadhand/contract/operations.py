@@ -15,14 +15,15 @@ from leadhand.contract import (
     sessions,
     shared,
     stacks,
+    submissions,
     tokens,
     work,
 )
 from leadhand.contract.operation import Operation
 
 _NOUNS = (
-    sessions, messages, plans, folders, shared, stacks, work, artifacts, guards, flows, fleet,
-    tokens,
+    submissions, sessions, messages, plans, folders, shared, stacks, work, artifacts, guards, flows,
+    fleet, tokens,
 )  # fmt: skip
 
 #: By name.

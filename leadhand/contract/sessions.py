@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -14,8 +14,6 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    JsonValue,
-    SkipValidation,
     WithJsonSchema,
     model_validator,
 )
@@ -24,7 +22,6 @@ from pydantic.json_schema import SkipJsonSchema
 from leadhand.contract.bodies import (
     DIGITS,
     EVENT_ID_FORM,
-    KEY_FORM,
     WITHOUT_DEFAULT,
     Body,
     Limit,
@@ -35,6 +32,7 @@ from leadhand.contract.bodies import (
     YesOrNo,
     not_null,
 )
+from leadhand.contract.calls import Answer, Ask, Call, Noun, Op, Steps
 from leadhand.contract.operation import (
     CONTROLS,
     EVENT_STREAM,
@@ -49,11 +47,10 @@ from leadhand.contract.operation import (
     Scope,
     replies,
 )
-from leadhand.flows.documents import AnyDocument
-from leadhand.models.documents import Budget, Checker, Name, Text
+from leadhand.contract.requests import calls, given, if_match, parsed, reads, reads_text, request
+from leadhand.errors import ControlRefused, SessionChanged, SessionUnknown
+from leadhand.models.documents import Budget
 from leadhand.models.reasons import ReasonCode
-from leadhand.models.session_environment import WithEnvironment
-from leadhand.models.views.batch import MOST, BatchView
 from leadhand.models.views.explain import ExplainView, ReceiptView
 from leadhand.models.views.result import ExportView, LedgerEntry, ResultView
 from leadhand.models.views.session import BulkView, SessionView, TreeView
@@ -63,8 +60,6 @@ from leadhand.models.views.view import Page
 Q = TypeVar("Q", bound=Query)
 
 BulkVerb = Literal["stop", "resume", "abort", "archive", "restore", "delete"]
-#: What becomes of a child session once its parent, or the attempt that started it, has ended.
-ParentEnd = Literal["abort", "let-go-on"]
 SessionKind = Literal["loop", "workflow", "flow", "graph", "plan", "guard"]
 ShownStatus = Literal[
     "active", "waiting", "stopping", "stopped", "exiting", "exited", "aborting", "aborted",
@@ -132,8 +127,6 @@ class SessionsWanted(BaseModel):
 
 
 _SESSION_NOW = replies(SessionView, "The session as it is now.", 202, headers=("ETag",))
-_MADE = replies(SessionView, "The new session, or the one known by its key.", 202,
-                headers=("Location", "ETag"))  # fmt: skip
 
 
 def _read(verb: str, summary: str, *responses: ApiResponse, query: type[Q]) -> Operation[Q]:
@@ -159,53 +152,6 @@ def _control(
         responses=(_SESSION_NOW,), scope=Scope.CONTROL, body_right=body_right, body=body,
         body_required=body_required, headers=("If-Match",), refuses=refuses,
     )  # fmt: skip
-
-
-class SubmitQuery(Query):
-    """How a child session that a body starts depends on its parent."""
-
-    #: What becomes of the child once its parent, or the attempt that started it, has ended.
-    on_parent_end: ParentEnd | None = None
-
-
-SUBMIT = Operation[JsonValue](
-    name="sessions.submit", method="POST", path=_SESSION,
-    summary="Start a session; with a step token, a child session",
-    responses=(replies(SessionView, "The session, new or known by its key.", 202,
-                       headers=("Location", "ETag")),),
-    scope=Scope.SUBMIT,  # and exec:free for documents with commands or callables
-    body_right=BodyRight("spawn", "any"),  # a child of its own session
-    query=SubmitQuery, body=AnyDocument, body_required=True, headers=("Idempotency-Key",),
-    refuses=(409, 429), makes="session",
-)  # fmt: skip
-
-
-Key = Annotated[str, Field(pattern=f"^{KEY_FORM}$")]
-Mode = Literal["all", "each"]
-
-
-class BatchItem(Body):
-    """A document, and the key by which a repeated request finds its session."""
-
-    #: Parsed item by item: with the mode `each` a request may have invalid ones.
-    document: SkipValidation[AnyDocument]
-    idempotency_key: Key | None = None
-
-
-class Batch(Body):
-    """Documents to submit, in order."""
-
-    items: Annotated[list[BatchItem], Field(min_length=1, max_length=MOST)]
-    #: With `all`, no session is created if a document is refused.
-    mode: Mode = "all"
-
-
-BATCH = Operation[Batch](
-    name="sessions.batch", method="POST", path=f"{_SESSION}/batch",
-    summary="Start many sessions, all or each",
-    responses=(replies(BatchView, "What became of each item.", 202),),
-    scope=Scope.SUBMIT, body=Batch, body_required=True, refuses=(409,),
-)  # fmt: skip
 
 
 class SessionsQuery(SessionsWanted, PageQuery):
@@ -514,60 +460,6 @@ class Abort(Body):
 ABORT = _control("abort", "Abort a session", Abort)
 
 
-_Position = Annotated[str, Field(min_length=1, max_length=1000)]
-_Inputs = Annotated[dict[Name, JsonValue], Field(default_factory=dict, max_length=1000)]
-_Tools = Annotated[dict[Name, Name], Field(default_factory=dict, max_length=1000)]
-
-#: A list in JSON, which a strict model would not take for a tuple.
-_Checkers = Annotated[tuple[Checker, ...], Field(min_length=1, max_length=100, strict=False)]
-
-
-class Fork(Body, WithEnvironment):
-    """Where a fork continues, and what is different in it."""
-
-    #: The last point of the session that counts as done, as for a resume; without it the fork
-    #: continues where the session had come to.
-    after: Annotated[
-        _Position | SkipJsonSchema[None], BeforeValidator(not_null), WITHOUT_DEFAULT
-    ] = None
-    #: New values of inputs; all that refers to them runs again.
-    inputs: _Inputs
-    #: Of a graph or flow: another tool for a step or in place of a tool, in the steps that run.
-    tools: _Tools
-    #: The agent that does the work from here on.
-    agent: Name | None = None
-    #: as-is: it works in the session's folder as that is now, and in no worktree of its own.
-    folder: Literal["as-is"] | None = None
-    label: Name | None = None
-
-
-FORK = Operation[Fork](
-    name="sessions.fork", method="POST", path=f"{_ONE}/fork",
-    summary="Create a session that continues from a point of this one", responses=(_MADE,),
-    scope=Scope.SUBMIT, body=Fork, headers=("Idempotency-Key",), refuses=(409, 422, 429),
-)  # fmt: skip
-
-
-class Rerun(Body, WithEnvironment):
-    """What is different in the new session."""
-
-    #: Another task of a loop, or request of a plan.
-    task: Text | None = None
-    checkers: _Checkers | None = None
-    #: The agent that does the work.
-    agent: Name | None = None
-    #: New values of inputs of a flow or graph.
-    inputs: _Inputs
-    label: Name | None = None
-
-
-RERUN = Operation[Rerun](
-    name="sessions.rerun", method="POST", path=f"{_ONE}/rerun",
-    summary="Run the document of a session again, with changes", responses=(_MADE,),
-    scope=Scope.SUBMIT, body=Rerun, headers=("Idempotency-Key",), refuses=(409, 422, 429),
-)  # fmt: skip
-
-
 class Annotation(Body):
     """What a person notes on a session; absent fields stay as they are."""
 
@@ -598,3 +490,277 @@ REHOME = Operation[Rehome](
     scope=Scope.CONTROL, body=Rehome, body_required=True, headers=("If-Match",),
     refuses=(409, 412),
 )  # fmt: skip
+
+
+#: The statuses after each verb: a repeated call that finds one of them was executed before.
+_LEADS_TO = {
+    STOP.name: {"stopping", "stopped"},
+    RESUME.name: {"active", "waiting"},
+    RETRY.name: {"active", "waiting"},
+    EXIT.name: {"exiting", "exited"},
+    ABORT.name: {"aborting", "aborted"},
+}
+
+
+class Sessions(Noun):
+    """Reads sessions, controls and annotates them."""
+
+    @calls(SHOW)
+    def session(self, session: str) -> SessionView:
+        """Get the current view of a session by its id. Raises SessionUnknown."""
+
+    @calls(LIST)
+    def sessions(
+        self,
+        *,
+        status: str | Sequence[str] | None = None,
+        kind: str | None = None,
+        name: str | None = None,
+        label: str | None = None,
+        folder: str | None = None,
+        reason: str | None = None,
+        parent: str | None = None,
+        archived: Literal["no", "any", "only"] | None = None,
+        created_after: str | None = None,
+        created_before: str | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> Page[SessionView]:
+        """List a page of sessions that match all filters, newest first; by default none archived.
+
+        `folder` means those beneath too. There are more sessions while a page has a `next`.
+        """
+
+    @calls(RESULT)
+    def result(self, session: str) -> ResultView:
+        """Get the result of a session. Raises SessionStillRuns until it has ended."""
+
+    @calls(STEPS)
+    def steps(
+        self, session: str, *, limit: int | None = None, cursor: str | None = None
+    ) -> StepsPage:
+        """List a page of a session's steps, sorted by address, with the runs of its loops."""
+
+    @calls(LEDGER)
+    def ledger(
+        self, session: str, *, limit: int | None = None, cursor: str | None = None
+    ) -> Page[LedgerEntry]:
+        """List a page of a session's loop iterations, in the order in which they ended."""
+
+    @calls(TRANSCRIPT)
+    def transcript(
+        self, session: str, *, limit: int | None = None, cursor: str | None = None
+    ) -> Page[TranscriptEntry]:
+        """List a page of the messages to and from agents and people in a session, in order."""
+
+    @Op
+    def transcript_text(self, session: str) -> Ask[str]:
+        """Return the whole transcript of a session's agents and people as Markdown text."""
+        return reads_text(request(TRANSCRIPT, session, format="markdown"))
+
+    @calls(EVENTS)
+    def event_page(
+        self, session: str, *, after: str | None = None, limit: int | None = None
+    ) -> Page[Event]:
+        """List a page of a session's events so far; its `next` is the `after` of the next page."""
+
+    @calls(EXPORT)
+    def export(self, session: str) -> ExportView:
+        """Get all stored data of a session in one object: steps, ledger, events and more."""
+
+    @calls(EXPORT)
+    def export_text(self, session: str, part: Literal["all", "ledger"] = "all") -> str:
+        """Return all data of a session as JSON text, or only its iterations as JSON Lines."""
+
+    @calls(DIFFS)
+    def diffs(
+        self,
+        session: str,
+        *,
+        iteration: int | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> DiffsPage:
+        """Get a page of the diffs of a session's file changes, or the reason why there are none."""
+
+    @calls(OUTPUT)
+    def output(
+        self, session: str, *, step: str | None = None, limit: int | None = None
+    ) -> list[OutputView]:
+        """Get recent output of a session's latest attempts, of one step or all, newest first."""
+
+    @calls(RECEIPT)
+    def receipt(self, session: str) -> ReceiptView:
+        """Get the attempts that the last stop, exit or abort interrupted, and how each ended."""
+
+    @calls(EXPLAIN)
+    def explain(self, session: str) -> ExplainView:
+        """Explain why a session waits or why it ended, and what to do next."""
+
+    @calls(TREE)
+    def tree(self, session: str, *, limit: int | None = None) -> TreeView:
+        """List a session and all sessions below it, at most `limit`; and why the session ended."""
+
+    @Op
+    def drawing(
+        self, session: str, *, form: Literal["svg", "text"] = "svg", width: int = 120
+    ) -> Ask[str]:
+        """Return a drawing of a session: an SVG document, or text with lines of at most `width`."""
+        return reads_text(request(DRAWING, session, format=form, width=width))
+
+    @Op
+    def stop(self, session: str, *, seen: SessionView | None = None) -> Steps[SessionView]:
+        """Stop a session so that it can be resumed: no step starts, running ones are handed back.
+
+        With `seen`, this and the methods below raise SessionChanged if the session has changed.
+        """
+        return self._control(STOP, session, seen)
+
+    @Op
+    def resume(
+        self,
+        session: str,
+        max_iterations: int | None = None,
+        *,
+        after: str | None = None,
+        budget: Budget | Mapping[str, float] | None = None,
+        as_: Literal["old", "new"] | None = None,
+        accept_protected: bool = False,
+        seen: SessionView | None = None,
+    ) -> Steps[SessionView]:
+        """Resume a stopped or failed session; a limit that was reached must be raised.
+
+        A flow runs the version that it was started with, or with `as_="new"` that of its file now.
+
+        `after` names the last point that counts as done (an address, a label, or positions from
+        0 such as `1[2]/0`): the steps after it run again. `budget` names those of its limits
+        that are to hold from now on. With `accept_protected` changed protected files are taken as
+        they are; otherwise what a doer has changed is put back.
+        """
+        limits = None
+        if budget is not None:
+            read = budget if isinstance(budget, Budget) else Budget.model_validate(dict(budget))
+            limits = read.model_dump(exclude_none=True)
+        return self._control(
+            RESUME, session, seen, max_iterations=max_iterations, after=after,
+            budget=limits, accept_protected=accept_protected or None, **{"as": as_},
+        )  # fmt: skip
+
+    @Op
+    def retry(
+        self, session: str, step: str, *, seen: SessionView | None = None
+    ) -> Steps[SessionView]:
+        """Resume a stopped or failed session so that a step and all its dependents run again."""
+        return self._control(RETRY, session, seen, step=step)
+
+    @Op
+    def exit(
+        self, session: str, reason: str, *, seen: SessionView | None = None
+    ) -> Steps[SessionView]:
+        """End a session because its task cannot succeed; `reason` says why."""
+        return self._control(EXIT, session, seen, reason=reason)
+
+    @Op
+    def abort(
+        self, session: str, reason: str | None = None, *, seen: SessionView | None = None
+    ) -> Steps[SessionView]:
+        """Begin to abort a session: running attempts are cancelled; it cannot be resumed."""
+        return self._control(ABORT, session, seen, reason=reason)
+
+    @Op
+    def rehome(
+        self, session: str, place: str, *, seen: SessionView | None = None
+    ) -> Steps[SessionView]:
+        """Move a session and its waiting steps to another place (a worker host)."""
+        call = request(REHOME, session, body={"place": place}, headers=if_match(seen))
+        return self._steer(session, call, lambda view: view.place == place)
+
+    @Op
+    def delete(
+        self, session: str, *, force: bool = False, seen: SessionView | None = None
+    ) -> Ask[SessionView | None]:
+        """Delete an ended session; with `force`, abort one that runs and delete it at its end.
+
+        Returns None once it is deleted, until then the session that is being aborted. Without
+        `force`, raises SessionStillRuns for one that has not ended.
+        """
+        force_it = "true" if force else None
+        call = request(DELETE, session, headers=if_match(seen), force=force_it)
+        return Ask(call, _read_deleted)
+
+    @calls(ANNOTATE)
+    def annotate(
+        self,
+        session: str,
+        *,
+        title: str | None = None,
+        note: str | None = None,
+        archived: bool | None = None,
+    ) -> SessionView:
+        """Set a session's title and note, and whether lists hide it; None changes nothing.
+
+        Raises ControlRefused for hiding one that is at work.
+        """
+
+    @Op
+    def bulk(
+        self,
+        verb: BulkVerb,
+        wanted: SessionsWanted,
+        *,
+        dry_run: bool = True,
+        reason: str = "",
+        force: bool = False,
+        cursor: str | None = None,
+        token: str | None = None,
+    ) -> Ask[BulkView]:
+        """Apply a verb (stop, delete ...) to all matching sessions; by default only count them.
+
+        A call with its `token` leaves out what changed since; one with a `next` is not the last.
+        """
+        body = {"verb": verb, "filter": wanted.given(), "dry_run": dry_run, "reason": reason,
+                "force": force, **given(cursor=cursor, token=token)}  # fmt: skip
+        return reads(BulkView, request(BULK, body=body))
+
+    @calls(SKIP)
+    def skip(
+        self, session: str, step: str, reason: str | None = None, *, seen: SessionView | None = None
+    ) -> SessionView:
+        """Skip a step that has not run or has failed; dependent steps run without its result.
+
+        A failed session resumes with that. Raises ControlRefused for a step that runs.
+        """
+
+    def _control(
+        self,
+        operation: Operation[Any],
+        session: str,
+        seen: SessionView | None,
+        **body: Any,
+    ) -> Steps[SessionView]:
+        call = request(operation, session, body=given(**body), headers=if_match(seen))
+        return self._steer(session, call, lambda view: view.status in _LEADS_TO[operation.name])
+
+    def _steer(
+        self, session: str, call: Call, is_done: Callable[[SessionView], bool]
+    ) -> Steps[SessionView]:
+        """Steer a session; a call that was repeated may have been carried out before."""
+        answer: Answer = yield call
+        try:
+            return parsed(SessionView, answer)
+        except (ControlRefused, SessionChanged):
+            if answer.repeated:
+                view = yield from self.session(session)
+                if is_done(view):
+                    return view
+            raise
+
+
+def _read_deleted(answer: Answer) -> SessionView | None:
+    try:
+        response = answer.checked()
+    except SessionUnknown:
+        if answer.repeated:
+            return None
+        raise
+    return parsed(SessionView, answer) if response.content else None

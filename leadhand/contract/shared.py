@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field, JsonValue
 
 from leadhand.contract.bodies import Body, NoQuery, PageQuery, Query, Whole
+from leadhand.contract.calls import Ask, Noun, Op, Steps
 from leadhand.contract.operation import GONE, SHARES, BodyRight, Operation, Scope, replies
+from leadhand.contract.requests import calls, given, idempotent, reads, request, strictly_dumped
 from leadhand.models.patterns import SHARED_NAME
 from leadhand.models.views.shared import LockGrant, LockRelease, LockView, ValueHead, ValueView
 from leadhand.models.views.view import Page
@@ -146,3 +148,58 @@ DELETE_VALUE = Operation[DeleteValueQuery](
     scope=Scope.CONTROL,
     body_right=SHARES, query=DeleteValueQuery, headers=("Idempotency-Key",), refuses=(409, 412),
 )  # fmt: skip
+
+
+class Shared(Noun):
+    """Takes named locks, and reads and stores values, of a session's tree."""
+
+    @calls(LOCKS)
+    def locks(self, session: str) -> list[LockView]:
+        """List the named locks of a session's tree that are held or waited for."""
+
+    @Op
+    def renew_lock(self, session: str, grant: LockGrant, *, ttl_s: float = 60.0) -> Ask[LockGrant]:
+        """Extend a held lock to `ttl_s` seconds from now. Raises LockLost if its time is over."""
+        body = {"holder": grant.holder, "fence": grant.fence or 0, "ttl_s": ttl_s}
+        return reads(LockGrant, request(RENEW_LOCK, session, grant.name, body=body))
+
+    @Op
+    def release_lock(self, session: str, grant: LockGrant) -> Steps[bool]:
+        """Release a lock. Returns False if it was no longer held."""
+        call = request(RELEASE_LOCK, session, grant.name, holder=grant.holder)
+        return (yield from reads(LockRelease, call)).released
+
+    @calls(VALUES)
+    def values(
+        self,
+        session: str,
+        *,
+        prefix: str = "",
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> Page[ValueHead]:
+        """List a page of the keys (not the values) that a session's tree shares, sorted by name."""
+
+    @calls(VALUE)
+    def value(self, session: str, key: str) -> ValueView:
+        """Read a value that a session's tree shares, by its key. Raises ValueUnknown."""
+
+    @Op
+    def set_value(
+        self, session: str, key: str, value: Any, *, if_version: int | None = None
+    ) -> Ask[ValueHead]:
+        """Store a JSON value under a key of a session's tree; `if_version` makes it conditional.
+
+        The value has at most 64 KiB. With `if_version` it is stored only if that is the version as
+        it is now; 0: there is none. Raises ValueChanged, ValueRefused.
+        """
+        content = strictly_dumped({"value": value, **given(if_version=if_version)})
+        call = request(SET_VALUE, session, key, headers=idempotent(), content=content)
+        return reads(ValueHead, call)
+
+    @calls(DELETE_VALUE)
+    def delete_value(self, session: str, key: str, *, if_version: int | None = None) -> None:
+        """Delete a value of a session's tree by its key; no error if there is none.
+
+        With `if_version` only if that is its version. Raises ValueChanged, ValueRefused.
+        """

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from leadhand.contract.bodies import Body, NoBody, NoQuery
+from leadhand.contract.calls import Answer, Ask, Noun, Op
 from leadhand.contract.operation import GONE, Operation, Scope, replies
+from leadhand.contract.requests import calls, request
+from leadhand.errors import TokenUnknown
 from leadhand.models.documents import Webhook
 from leadhand.models.views.attention import SignInLink
 from leadhand.models.views.tokens import NewToken, Quotas, TokenView
@@ -64,3 +68,45 @@ SIGN_IN_LINK = Operation[NoBody](
     scope=Scope.READ,  # the browser can do no more than the token
     body=NoBody,
 )  # fmt: skip
+
+
+class Tokens(Noun):
+    """Creates and revokes tokens, and signs in to the dashboard."""
+
+    @calls(LIST)
+    def tokens(self) -> list[TokenView]:
+        """List all API tokens, newest first, without their secret texts or the API's own token."""
+
+    @calls(CREATE)
+    def create_token(
+        self,
+        name: str,
+        scopes: Sequence[str],
+        *,
+        expires_s: int | None = None,
+        quotas: Quotas | None = None,
+        webhook: Webhook | Mapping[str, Any] | None = None,
+        idempotency_key: str | None = None,
+    ) -> NewToken:
+        """Create an API token and return it; only this result contains its secret text.
+
+        The webhook is called for its sessions, unless their documents name their own. The same key
+        with the same arguments returns the same token, unless that is revoked.
+        """
+
+    @Op
+    def revoke_token(self, token: str) -> Ask[None]:
+        """Revoke an API token by its id. Raises TokenUnknown if there is no such token."""
+        return Ask(request(REVOKE, token), _read_revoked)
+
+    @calls(SIGN_IN_LINK)
+    def sign_in_link(self) -> SignInLink:
+        """Create a link that signs in to the dashboard once, within a minute."""
+
+
+def _read_revoked(answer: Answer) -> None:
+    try:
+        answer.checked()
+    except TokenUnknown:
+        if not answer.repeated:
+            raise

@@ -17,10 +17,10 @@ from app.artifacts import errors as artifact_errors
 from app.domain import plan_errors, shared_errors, stack_errors
 from app.domain.messages import MessageRefused
 from app.operations.create_errors import TreeLimitReached
-from leadhand.client.fleet import key_of_limit
-from leadhand.client.paths import path_of
-from leadhand.client.stacks import Stacks
 from leadhand.contract import flows, sessions, tokens
+from leadhand.contract.fleet import key_of_limit
+from leadhand.contract.requests import path_of
+from leadhand.contract.stacks import Stacks
 from leadhand.errors import Refused, error_for
 from leadhand.models.problems import FieldProblem, Kind, Problem
 from leadhand.models.views.plan import PlanView

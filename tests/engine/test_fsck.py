@@ -16,7 +16,7 @@ from app.domain.program import SCHEMA_VERSION
 from app.errors import KeyDamaged
 from app.operations.audit import Audit
 from app.operations.named_locks import LockCall
-from leadhand.client.fleet import combine_audits
+from leadhand.contract.fleet import combine_audits
 from leadhand.models.views.audit import Finding, FsckView
 from leadhand.models.views.audit import FsckView as Found
 from leadhand.models.views.shared import LockGrant

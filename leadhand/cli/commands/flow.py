@@ -16,7 +16,7 @@ from leadhand.cli.loop_options import protect_option
 from leadhand.cli.worktree_option import worktree_field, worktree_option
 
 if TYPE_CHECKING:
-    from leadhand.contract.sessions import ParentEnd
+    from leadhand.contract.submissions import ParentEnd
     from leadhand.flows.documents import FlowRun
     from leadhand.models.views.session import SessionView
 
@@ -63,8 +63,8 @@ def flow_run_command(
     """
     from leadhand.cli.connect import open_client, tell_warnings
     from leadhand.cli.cost_warning import warn_about_cost_limit_of_flow
-    from leadhand.client.paths import path_of
     from leadhand.contract import flows
+    from leadhand.contract.requests import path_of
 
     run = _run(**given)
     path_of(flows.SHOW, name)  # Reject an invalid name before any service is started.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from pydantic import JsonValue
 
-    from leadhand.contract.sessions import ParentEnd
+    from leadhand.contract.submissions import ParentEnd
     from leadhand.graphs.documents import GraphDocument
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print exactly one JSON object.")

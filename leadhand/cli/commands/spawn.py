@@ -16,7 +16,7 @@ from leadhand.cli.task_text import read_task
 from leadhand.cli.worktree_option import worktree_field, worktree_option
 
 if TYPE_CHECKING:
-    from leadhand.contract.sessions import ParentEnd
+    from leadhand.contract.submissions import ParentEnd
     from leadhand.models.documents import LoopDocument
     from leadhand.models.views.session import SessionView
 

@@ -12,7 +12,7 @@ from leadhand.cli.key_values import pairs_of
 from leadhand.cli.render.tables import echo_json, places_table
 
 if TYPE_CHECKING:
-    from leadhand.contract.sessions import ParentEnd
+    from leadhand.contract.submissions import ParentEnd
     from leadhand.models.views.fleet import ToolParameter, ToolView
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print exactly one JSON object.")

@@ -16,7 +16,7 @@ from leadhand.cli.worktree_option import worktree_field, worktree_option
 
 if TYPE_CHECKING:
     from leadhand.cli.run_workflow import Conductor, Overrides
-    from leadhand.contract.sessions import ParentEnd
+    from leadhand.contract.submissions import ParentEnd
 
 
 @click.command("workflow")

@@ -158,7 +158,7 @@ class _Stop:
             fields | {k: v for k, v in more.items() if v is not None}
         )
         from leadhand.client.client import Client
-        from leadhand.client.here import Here
+        from leadhand.contract.here import Here
 
         timeout_s, patience_s = call_times(self._until - time.monotonic())
         url, token = self._services

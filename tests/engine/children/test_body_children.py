@@ -15,7 +15,7 @@ from app.errors import IdempotencyConflict, InvalidDocument, ParentRests
 from app.operations.create_errors import TreeLimitReached
 from app.operations.submit import About
 from app.security.step_tokens import Caller
-from leadhand.contract.sessions import ParentEnd
+from leadhand.contract.submissions import ParentEnd
 from leadhand.models.documents import LoopDocument
 from tests.engine.driving import Bench
 from tests.engine.test_fsck import audit

@@ -10,7 +10,7 @@ import pytest
 from redis import Redis
 
 from leadhand.client.client import Client
-from leadhand.client.here import Here
+from leadhand.contract.here import Here
 from leadhand.local.connect import ensure
 from leadhand.local.running import read_run
 from leadhand.settings import environment

@@ -16,11 +16,12 @@ from unittest.mock import AsyncMock, create_autospec
 import pytest
 
 from leadhand import AsyncClient, Client
-from leadhand.client.calls import Reach
-from leadhand.client.driving import Pause, Script, drive, drive_async
+from leadhand.client.driving import Pause, drive, drive_async
+from leadhand.contract.calls import Op, Reach, Script
 from leadhand.errors import SessionUnknown
 from leadhand.models.views.result import ResultView
 from leadhand.models.views.session import SessionView
+from leadhand.models.views.view import Page
 
 REACH = Reach("http://127.0.0.1:9", "")
 #: Runs a script, each step of which is a function that is called, in one of the two ways.
@@ -118,6 +119,28 @@ def test_both_clients_have_an_operation_with_one_signature_and_docstring(name: s
     # The result is what the script returns, no `Ask` or `Steps` of it.
     assert not str(inspect.signature(blocking).return_annotation).startswith(("Ask[", "Steps["))
     assert "return" in typing.get_type_hints(blocking)
+
+
+PLAIN = {
+    name: one.operation
+    for noun in Client.__mro__
+    for name, one in vars(noun).items()
+    if isinstance(one, Op) and one.operation is not None
+}
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_plain_operation_has_the_arguments_and_the_result_of_its_declaration(name: str) -> None:
+    operation, method = PLAIN[name], getattr(Client, name)
+    _, *arguments = inspect.signature(method).parameters
+    fields = {*arguments[len(operation.parameters) :]} - {"seen", "idempotency_key"}
+    model = operation.body or operation.query
+    assert fields <= {*model.model_fields} if model else not fields
+    result: Any = typing.get_type_hints(method)["return"]
+    bodies = [body for one in operation.responses for body in one.body.values()]
+    (item,) = typing.get_args(result) or [None]
+    whole = result if item is None else Page.__class_getitem__(item)
+    assert whole in bodies if bodies and name != "ping" else result is type(None)
 
 
 def test_signature_can_be_evaluated() -> None:

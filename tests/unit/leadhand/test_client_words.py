@@ -12,7 +12,7 @@ from leadhand.cli.commands.show import in_order_of_time, why_no_diffs
 from leadhand.cli.render.reason_line import reason_line
 from leadhand.cli.render.result_text import ending, workflow_summary
 from leadhand.cli.render.session_text import session_lines
-from leadhand.client.calls import Patience
+from leadhand.client.transport import Patience
 from leadhand.errors import LeadhandError, SettingInvalid, error_for
 from leadhand.models.problems import Kind, Problem
 from leadhand.models.views.batch import BatchItemView

@@ -5,7 +5,8 @@ from __future__ import annotations
 import httpx2
 import pytest
 
-from leadhand.client.calls import Call, Reach, build_request
+from leadhand.client.transport import build_request, headers_of
+from leadhand.contract.calls import Call, Reach
 from leadhand.errors import RequestInvalid, TokenRefused
 from leadhand.models.problems import Kind
 
@@ -15,7 +16,7 @@ ODD = ["é", "a\udcffb", "a\nX-Other: b", "a\0b", "\u202e"]
 @pytest.mark.parametrize("text", ODD)
 def test_a_token_of_other_characters_is_refused_and_not_shown(text: str) -> None:
     with pytest.raises(TokenRefused) as caught:
-        assert Reach("http://127.0.0.1:9", f"hush{text}").headers
+        assert headers_of(Reach("http://127.0.0.1:9", f"hush{text}"))
     assert "hush" not in str(caught.value)
 
 

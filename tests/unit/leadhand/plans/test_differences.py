@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from leadhand.cli.plans.differences import FIELDS, edits_between, operations_between, touched
 from leadhand.cli.plans.tasks_file import EditedTask, TasksInvalid
-from leadhand.client.plans import shows
+from leadhand.contract.plans import shows
 from leadhand.models.plans import (
     AddTask,
     ChangeTask,

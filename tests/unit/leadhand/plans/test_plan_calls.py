@@ -8,9 +8,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from leadhand.client.calls import Answer, Call
-from leadhand.client.driving import Script
-from leadhand.client.plans import Plans, shows
+from leadhand.contract.calls import Answer, Call, Script
+from leadhand.contract.plans import Plans, shows
 from leadhand.errors import PlanRefused, RequestInvalid, TaskUnknown
 from leadhand.models.plans import AddTask, ChangeTask, PlanEdit, PlannedTask
 from leadhand.models.problems import MEDIA_TYPE, Kind, Problem
