@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TypeVar, get_origin
 
 from flask import request
@@ -99,7 +100,7 @@ def last_event_id() -> str | None:
 
 def _is_list(model: type[BaseModel], name: str) -> bool:
     """Whether a parameter may be given several times."""
-    return get_origin(model.model_fields[name].annotation) is tuple
+    return get_origin(model.model_fields[name].annotation) is Sequence
 
 
 def _json() -> JsonValue:
