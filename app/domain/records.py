@@ -88,6 +88,8 @@ class Grant(BaseModel):
     recheck: int = 0
     #: Whether the folder must be compared: it may have changed since the session was stopped.
     compare: bool = False
+    #: Whether it is the first one after a person's answer that counts for the folder as it was.
+    approved: bool = False
     #: The origins of the turns around the step; empty unless the session was resumed.
     origins: dict[str, Origin] = Field(default_factory=dict)
     #: The mark of the session's definitions, which a resume may have changed.

@@ -25,8 +25,10 @@ from app.errors import ReferenceUnresolved, SessionUnknown, SpecForeign, StoreAw
 from app.logs import about
 from app.operations.attempts import FolderState, Work, loop_run_of
 from app.operations.local_skipping import is_skipped, skipped_outcome
+from app.redaction import without_keys
 from app.security import step_tokens
 from leadhand.models.reasons import ReasonCode
+from leadhand.models.text import list_first
 from tasks import tracing
 from workers.artifacts import Patience
 from workers.attempt.actions import BodyTask, run_body
@@ -74,6 +76,8 @@ TAKE = 4
 #: A check of a row starts within so many seconds of its grant, or not in the row: it is handed
 #: back a moment later, and must not run after that.
 BEGIN_S = WAIT_S * 0.8
+#: Changed files that a reason names.
+_NAMED = 5
 
 
 class _Asked(NamedTuple):
@@ -314,7 +318,7 @@ class Attempts:
         look = self._look(work, lease) if abreast is None and failure is None else None
         outcome = (
             failure
-            or _refused(look)
+            or _refused(work, look)
             or self._outcome(work, lease, asked.body if asked is not None else None)
         )
         if outcome is None:
@@ -345,8 +349,10 @@ class Attempts:
         left = retry_while_away(
             lambda: attempts.folder_state(work.ref, at, owner=work.owner), lease
         )
-        if left is None:
+        if left is None or (work.grant.approved and work.step.action is Action.WORKSPACE):
             return None
+        if work.grant.approved:
+            left = left._replace(compare=True)
         if compares:
             return compare_round(work, spill, left, top)
         most, target = self._engine.settings.copy_max, diff_target(work, root)
@@ -506,8 +512,18 @@ class Attempts:
         return secrets_held(names, given, self._inherited) | secrets_passed(given)
 
 
-def _refused(look: Looked | None) -> Outcome | None:
-    """The failure of an isolated check whose folder does not have the work alone; else None."""
+def _refused(work: Work, look: Looked | None) -> Outcome | None:
+    """The failure of a step whose folder does not have the work that it is to have; else None.
+
+    That is the work alone for an isolated check, and what a person has approved for a step after.
+    """
+    if work.grant.approved and isinstance(look, Look) and look.changed:
+        names = without_keys(list_first(look.changed_files, _NAMED) or "its files")
+        text = (
+            f"the folder changed after a person's answer counted: {names}; retry the question to"
+            " have it asked again, or resume to go on with the folder as it is"
+        )
+        return failed_outcome(ReasonCode.CONTESTED, text).model_copy(update={"text": text})
     why = look.refusal if isinstance(look, Isolation) else None
     if why is None:
         return None

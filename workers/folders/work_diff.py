@@ -58,11 +58,15 @@ class Look:
         self.work: str | None = None
         #: The state of the folder before the attempt; None if it is unknown.
         self.before: str | None = None
+        #: What had changed before the attempt, if the folder was compared.
+        self.changed_files: list[str] = []
         if left.digest is None or left.compare or not tree.knows(left.digest):
             found = tree.snapshot()
             self.changed = (
                 left.compare and None not in (found, left.digest) and found != left.digest
             )
+            if self.changed:
+                self.changed_files = tree.changed_names(left.digest, found)
             if not tree.knows(left.digest):
                 self._before, self._failure = found, tree.failure
         self.before = self._before if whole is None else whole.snapshot()

@@ -35,6 +35,7 @@ return function(tx)
   usage.add_attempt(tx, address, step, args.usage)
   transcript.write(tx, address)
   work_diffs.keep(tx, address)
+  if step.given and args.word == 'succeeded' and args.digest then work_diffs.bind(tx) end
   if args.warning then events.warn(tx, args.warning) end
   if args.word == 'failed' then
     outcomes.fail_attempt(tx, address, step, args.reason, args.retryable, args.text)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from app.domain.ids import SessionRef
 from leadhand.models.plans import PlanEdit
 from leadhand.models.views.explain import QuestionView
 from tests.engine.folders.sessions import Sessions
@@ -120,6 +121,42 @@ def test_answer_is_asked_for_once_more_where_the_work_has_changed_and_is_contest
     reason = sessions.engine.queries.session(session).reason
     assert reason is not None
     assert (reason.root.code, "one.txt" in reason.root.text) == ("contested", True)
+
+
+@pytest.mark.parametrize("how", ["agent", "check", "subflow"])
+def test_change_between_an_answer_that_counts_and_the_next_step_is_contested(
+    sessions: Sessions, repo: Path, how: str
+) -> None:
+    """The step does not run; who resumes the session wants it to run on the folder as it is."""
+    work = {"type": "llm", "agentType": "writer", "identifier": "one",
+            "messages": [{"role": "user", "content": ["go"]}]}  # fmt: skip
+    ask = {"type": "human", "label": "release", "question": "Shall it be released?"}
+    deploys = {"command": "touch deployed", "name": "deploys"}
+    step = {
+        "agent": {**work, "label": "next"},
+        "check": {"type": "check", "label": "next", "checker": deploys},
+        "subflow": {"type": "subflow", "flowNames": ["sub"]},
+    }[how]
+    flows = {"sub": {"steps": [{**work, "label": "next"}]}}
+    given = {"kind": "flow", "name": "f", "cwd": str(repo), "steps": [work, ask, step]}
+    session = sessions.submit_document({**given, "flows": flows} if how == "subflow" else given)
+    sessions.engine.answers.give(session, ANSWER)
+    due = "next-said" if how == "check" else "next"
+    sessions.carry_out(session, until=due)
+    assert sessions.world.hints[0][1] == due
+    (repo / "one.txt").write_text("saved\n")
+    sessions.carry_out(session)
+    (child,) = sessions.engine.store.children(SessionRef(session, session)) or {session}
+    reason = sessions.engine.queries.session(child).reason
+    assert reason is not None
+    assert reason.root.code == ("failed_step" if how == "check" else "contested"), reason
+    named = "its files" if how == "subflow" else "one.txt"  # the snapshots are of its flow
+    assert f"a person's answer counted: {named}" in reason.root.text
+    assert not (repo / "deployed").exists()
+    if how != "subflow":
+        sessions.engine.control.apply(session, "resume")
+        sessions.carry_out(session)
+        assert sessions.status(session) == "completed", sessions.reason(session)
 
 
 def test_plan_that_was_edited_keeps_its_edits_where_its_approval_is_asked_for_once_more(

@@ -70,6 +70,32 @@ function work_diffs.keep(tx, address)
   if args.changed and first then events.warn(tx, 'the working folder changed while the session was stopped') end
 end
 
+-- An answer of a person counts for the digest that was just stored. Until a step begins in the folder, in this session
+-- or in a child that works in it, the folder must stay like that.
+local APPROVED = 'approved'
+
+function work_diffs.bind(tx)
+  redis.call('HSET', tx.keys.session, 'compare', APPROVED)
+  tx.session.compare = APPROVED
+end
+
+-- Whether a step that begins is the first one after such an answer.
+function work_diffs.take_binding(tx)
+  if tx.session.compare ~= APPROVED then return false end
+  redis.call('HDEL', tx.keys.session, 'compare')
+  tx.session.compare = ''
+  return true
+end
+
+-- Passes the answer on to a new child: a step of it is the first one.
+function work_diffs.pass_binding(tx, parent)
+  local values = redis.call('HMGET', parent.base .. 'session', 'compare', 'digest', 'cwd')
+  if values[1] ~= APPROVED then return end
+  redis.call('HDEL', parent.base .. 'session', 'compare')
+  if values[3] ~= tx.args.fields.cwd then return end
+  tx.args.fields.compare, tx.args.fields.digest = APPROVED, values[2]
+end
+
 -- Asks the next attempt in the folder whether it is as the last one left it.
 function work_diffs.request_comparison(tx)
   if redis.call('HEXISTS', tx.keys.session, 'digest') == 1 then redis.call('HSET', tx.keys.session, 'compare', 1) end
