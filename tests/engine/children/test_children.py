@@ -359,11 +359,15 @@ def begun_by_a_doer(world: World) -> tuple[SessionRef, Grant, SessionRef]:
     id_ = world.engine.submit.program(Program(body=body), About(kind="loop", name="x")).session
     ref = SessionRef(id_, id_)
     grant = world.grant(ref, "a")
-    above: dict[str, JsonValue] = {"session": id_, "address": "a", "fence": grant.fence,
-             "base": world.engine.store.keys.base(ref)}  # fmt: skip
+    return ref, grant, SessionRef(begun_by(world, ref, grant), id_)
+
+
+def begun_by(world: World, ref: SessionRef, grant: Grant) -> str:
+    """A session that the attempt begins."""
+    above: dict[str, JsonValue] = {"session": ref.id, "address": grant.address,
+             "fence": grant.fence, "base": world.engine.store.keys.base(ref)}  # fmt: skip
     document = LoopDocument.model_validate(DOCUMENT)
-    child = world.engine.submit.document(document, root=id_, parent=above).session
-    return ref, grant, SessionRef(child, id_)
+    return world.engine.submit.document(document, root=ref.root, parent=above).session
 
 
 def test_an_exit_of_what_a_doer_began_is_an_exit_of_its_session_too(world: World) -> None:
@@ -379,6 +383,21 @@ def test_an_exit_of_what_a_doer_began_is_an_exit_of_its_session_too(world: World
     assert (view.reason.code, view.reason.at) == ("exit", "a")
     assert view.reason.root.text == "redesign it"
     assert world.engine.queries.result(parent.id).exit_reason == "redesign it"
+
+
+def test_reason_of_an_exit_is_that_of_every_session_above(world: World) -> None:
+    top, doer, middle = begun_by_a_doer(world)
+    inner = world.grant(middle, "loop~1[1]/do")
+    lowest = begun_by(world, middle, inner)
+    world.engine.control.apply(lowest, "exit", reason="redesign it")
+    world.later(4_000)
+    world.engine.attempts.release(middle, inner, why="cancel")
+    world.later(4_000)
+    world.engine.attempts.release(top, doer, why="cancel")
+    world.later(1_000)
+    for session in (lowest, middle.id, top.id):
+        assert world.engine.queries.session(session).status == "exited"
+        assert world.engine.queries.result(session).exit_reason == "redesign it"
 
 
 def test_report_of_a_child_whose_parent_is_no_plan_is_in_the_parent_s_inbox(world: World) -> None:

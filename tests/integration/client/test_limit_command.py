@@ -119,6 +119,8 @@ def test_the_command_line_sets_limits(leadhand):
         ("limit frob", "No such command 'frob'"),
         ("rehome 1a2b3c4d", "Missing argument 'PLACE'"),
         ("rehome nothing there", "'nothing' is not a session id"),
+        ("show \u00e9", "'\u00e9' is not a session id; an id is 8 hexadecimal digits"),
+        ("show a\udcff", "'a\\udcff' is not a session id"),
         ("rehome 1a2b3c4d there", "session '1a2b3c4d' is not found"),
     ],
 )

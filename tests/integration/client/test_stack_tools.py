@@ -58,6 +58,23 @@ def test_an_agent_nests_workflows_and_is_told_what_is_active(api: Served):
     using(api.url, TOKEN, calls)
 
 
+def test_agents_of_one_folder_keep_stacks_of_their_own(api: Served):
+    one, two = ({"agent_session": f"s-{uuid4().hex[:8]}"} for _ in range(2))
+
+    async def calls(tools: Tools) -> None:
+        first = (await tools.get("start_workflow", **WORKFLOW, **one))["active_session_id"]
+        second = (await tools.get("start_workflow", **WORKFLOW, **two))["active_session_id"]
+        for of, session in ((one, first), (two, second)):
+            lines = (await tools.get("get_stack", **of))["stack"]
+            assert [line["session_id"] for line in lines] == [session]
+        done = await tools.get("complete_workflow", **one)
+        assert (done["session"]["session_id"], done["depth"]) == (first, 0)
+        assert (await tools.get("get_active_session", **two))["session_id"] == second
+        await tools.get("abort_workflow", explanation="tried", **two)
+
+    using(api.url, TOKEN, calls)
+
+
 def test_a_doer_keeps_its_workflow_with_the_token_of_its_attempt(api: Served):
     session = api.submit()
     ref = api.engine.store.ref(session)

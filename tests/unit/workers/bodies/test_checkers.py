@@ -10,6 +10,7 @@ from app.domain.program import Action
 from leadhand.models.reasons import ReasonCode
 from tests.unit.workers.bodies.running import checking, code_of, scripted
 from workers.registry.agent_entry import Agent
+from workers.registry.tools import ToolCatalogue
 
 
 @pytest.mark.parametrize(
@@ -34,11 +35,30 @@ def test_feedback_is_what_a_terminal_shows_in_the_end(body) -> None:
     assert outcome.text == "3000 of 3000\n1 failed"
 
 
-def test_command_reads_the_doer_s_answer_in_a_file(body) -> None:
-    line = 'cat "$LEADHAND_RESULT_FILE"'
-    assert body(Action.CHECK, checking({"command": line}, "It is \N{SNOWMAN}")).text == (
-        "It is \N{SNOWMAN}"
-    )
+#: Refuses the work with the doer's answer.
+READS = """
+import os
+
+def judge(iteration):
+    return False, open(os.environ["LEADHAND_RESULT_FILE"]).read()
+"""
+
+
+@pytest.mark.parametrize(
+    "checker", [{"command": "{reads}; exit 1"}, {"rubric": "R.md"}, {"tool": "reads:judge"}]
+)
+def test_checker_reads_the_doer_s_answer_in_a_file(body, tmp_path, checker) -> None:
+    reads = 'cat "$LEADHAND_RESULT_FILE"'
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools" / "reads.py").write_text(READS)
+    (tmp_path / "work" / "R.md").write_text(f"## Gates\n- `{reads}; exit 1`\n")
+    given = {name: text.format(reads=reads) for name, text in checker.items()}
+    shelf = ToolCatalogue([tmp_path / "tools"])
+    outcome = body(Action.CHECK, checking(given, "It is \N{SNOWMAN}"), shelf=shelf)
+    assert (outcome.verdict, "It is \N{SNOWMAN}" in outcome.text) == ("retry", True)
+
+
+def test_doer_has_no_file_of_an_answer(body) -> None:
     doer = {
         "task": "Do it",
         "work": "no answer",
