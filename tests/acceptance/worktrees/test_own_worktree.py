@@ -78,8 +78,11 @@ def test_apply_behind_a_held_folder_names_what_it_waits_for_within_five_seconds(
         "--checker", "true",
     )  # fmt: skip
     wait_until((repo / "started").exists)
+    (repo / "mine.txt").write_text("mine\n")
+    git(repo, "add", "mine.txt")
+    git(repo, "commit", "-qm", "mine")
     before = {one["id"] for one in ls(project)}
-    applies = project.begin("apply", session)
+    applies = project.begin("apply", session, "--recheck", "none")
     wait_until(lambda: {one["id"] for one in ls(project)} - before)
     began = time.monotonic()
     assert applies.stderr is not None
@@ -90,7 +93,9 @@ def test_apply_behind_a_held_folder_names_what_it_waits_for_within_five_seconds(
         pytest.fail("it ended without a word")
     assert time.monotonic() - began < 5
     (repo / "go").touch()
-    assert project.ended(applies, timeout=60).code == 0
+    ended = project.ended(applies, timeout=60)
+    assert (ended.code, "unchecked: no checker was to run again" in ended.out) == (0, True), ended
+    assert "evidence: 2 files changed (a.txt, b.txt); test accept (red before)" in ended.out
 
 
 def ls(project: Project) -> list[dict[str, Any]]:

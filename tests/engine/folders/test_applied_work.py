@@ -245,6 +245,20 @@ def test_copy_is_brought_back_unchecked(sessions: Sessions, tmp_path: Path) -> N
     assert "1 written, 0 removed; unchecked: a copy" in str(view.applied)
 
 
+def test_work_of_a_flow_without_checkers_arrives_unchecked(
+    repo: Repository, tmp_path: Path
+) -> None:
+    (tmp_path / "agents.toml").write_text("[agents.writer]\ncommand = ['touch', 'new']\n")
+    message = {"role": "user", "content": ["go"]}
+    step = {"type": "llm", "agentType": "writer", "identifier": "one", "messages": [message]}
+    flow = {"kind": "flow", "name": "f", "cwd": str(repo.folder), "worktree": True, "steps": [step]}
+    view = repo.apply(repo.sessions.submit_document(flow))
+    assert view.recheck is not None
+    assert (view.recheck.state, view.recheck.why) == ("unchecked", "the session has no checkers")
+    assert "unchecked: the session has no checkers" in str(view.applied)
+    assert (repo.folder / "new").exists()
+
+
 #: Makes a repository in each way: with a commit, without one, one within another, and one of which
 #: the worktree's own branch gets the commit.
 NESTS = """

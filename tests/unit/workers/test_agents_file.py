@@ -69,6 +69,8 @@ def test_claude_and_codex_are_ready_made_and_can_be_replaced(tmp_path) -> None:
         *("--sandbox", "workspace-write", "fork", "t1", "-"),
     )
     assert "{mcp_args}" not in codex.argv(prompt="go")
+    judges = codex.argv(prompt="go", role="checker")
+    assert judges[judges.index("--sandbox") + 1] == "read-only"
     claude = AgentBook().agent("claude")
     assert claude.argv(prompt="go", model="opus", role="checker", mcp_config="/s/mcp.json") == (
         *("claude", "-p", "--output-format", "stream-json", "--verbose"),

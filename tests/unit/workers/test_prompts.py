@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 from app.domain.messages import Message
 from workers.prompts.build import (
     FEEDBACK_LIMIT,
     PAST_LIMIT,
     QUOTE_LIMIT,
+    WORK_LIMIT,
     checker_prompt,
     continued_prompt,
     doer_prompt,
@@ -127,6 +130,16 @@ def test_a_first_check_of_silent_work_has_no_history() -> None:
     given = CheckInputs.model_validate({"checker": {"prompt": "?"}, "work": None, "history": None})
     assert "# Prior Iterations" not in checker_prompt(given, "7f")
     assert "# Doer Output\n\n(none)" in checker_prompt(given, "7f")
+
+
+def test_judge_reads_the_diff_and_runs_nothing() -> None:
+    given = CheckInputs.model_validate({"checker": {"prompt": "?"}, "work": "Done."})
+    prompt = checker_prompt(given, "7f", "+first\n" + "x" * 2 * WORK_LIMIT + "\n+last")
+    assert "read its changes and files. Run nothing, change nothing." in prompt
+    quoted = r"# Changes\n\n[^\n]*\n\n===== BEGIN 7f =====\n(.*?)\n===== END 7f"
+    [diff] = re.findall(quoted, prompt, re.DOTALL)
+    assert (diff.startswith("+first\n"), diff.endswith("\n+last")) == (True, True)
+    assert len(diff) <= WORK_LIMIT == 32_000
 
 
 def test_work_cannot_leave_its_markers() -> None:

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from app.compiler.merges import merge_program
 from app.compiler.workflow import compile_loop, compile_workflow
+from app.domain.merges import Merge
 from app.domain.outcomes import Outcome
 from app.domain.program import Action
 from leadhand.models.documents import LoopDocument, WorkflowDocument
@@ -157,6 +159,15 @@ def test_loops_have_a_baseline_of_each_command(check) -> None:
         ("red",), ("red",), ("base.phase-2.pytest", "base.phase-2.R"), ("protect.phase-2",),
     ]  # fmt: skip
     assert max(map(len, steps_of(found))) <= 64
+
+
+def test_merge_of_a_task_has_no_baseline() -> None:
+    document = LoopDocument.model_validate({"task": "t", "checkers": ["pytest -q"], "cwd": "/w"})
+    names = {"branch": "leadhand/a", "target": "refs/heads/main"}
+    merge = Merge(plan="ab12cd34", task="a", run=1, origin="/w", **names)
+    steps = [path for path, _ in merge_program(document, merge).walk()]
+    assert [path.rpartition("/")[2] for path in steps if "check" in path] == ["check.pytest"]
+    assert not [path for path in steps if "base." in path]
 
 
 def steps_of(program) -> list[str]:

@@ -96,6 +96,14 @@ def test_each_pytest_of_a_command_is_counted(check) -> None:
     assert counted(check(line, files)) == ("accept", "exit_code", (2, 0, 1))
 
 
+def test_pytest_of_a_makefile_is_counted(check) -> None:
+    """And fails the check although the exit code hides the failure."""
+    files = {"Makefile": f"test:\n\t@{PYTEST} -q\n", "test_a.py": GREEN}
+    assert counted(check("make -s test", files)) == ("accept", "exit_code", (1, 0, 0))
+    hidden = check("make -s test", {"conftest.py": ZERO, "test_b.py": RED})
+    assert counted(hidden) == ("retry", "tests", (1, 1, 0))
+
+
 def test_pytest_that_a_test_runs_is_not_counted(check) -> None:
     inner = (
         "import subprocess, sys, time\n"
