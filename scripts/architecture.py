@@ -29,7 +29,7 @@ def pages() -> dict[str, str]:
     """Return each generated file with its text."""
     page = (ROOT / PAGE).read_text()
     for name, text in {"tree": tree(), "layers": layers()}.items():
-        page = _replace_part(page, name, text)
+        page = replace_part(page, name, text)
     graph = grimp.build_graph(*_contracts()["root_packages"], cache_dir=None)
     drawn = {f"docs/architecture/{name}.svg": _inside(graph, name) for name in LAYERED}
     return {PAGE: page, "docs/architecture/packages.svg": _between(graph), **drawn}
@@ -78,12 +78,12 @@ def _sentence(module: Path) -> str:
     return text.splitlines()[0]
 
 
-def _replace_part(page: str, name: str, text: str) -> str:
+def replace_part(page: str, name: str, text: str) -> str:
     """Return the page with a new text between the two marks of this name."""
     begin, end = f"<!-- generated: {name} -->", f"<!-- end of {name} -->"
     pattern = re.compile(f"(?<={re.escape(begin)}\n).*(?={re.escape(end)})", re.DOTALL)
     if not pattern.search(page):
-        raise SystemExit(f"{PAGE}: the marks {begin} and {end} are missing")
+        raise SystemExit(f"the marks {begin} and {end} are missing")
     return pattern.sub(lambda _: f"\n{text}\n\n", page)
 
 

@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import click
+from pydantic import BaseModel
 
 from api.openapi.document import build_document
 from app.domain import states
 from leadhand.cli import cli
 from leadhand.flows.documents import FlowDefinition
+from leadhand.models import variables
 from scripts import architecture, photographs
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -35,6 +37,7 @@ def main() -> int:
         "docs/cli.md": cli_page(),
         "docs/states.md": states_page(),
         "docs/decisions/index.md": decisions_page(),
+        "docs/settings.md": settings_page(),
         "leadhand/flow.schema.json": flow_schema(),
         "tests/contract/client.json": photographs.client_signatures(),
         "tests/contract/mcp_tools.json": photographs.mcp_tools(),
@@ -85,6 +88,39 @@ def decisions_page() -> str:
     links = "\n".join(f"- [{title}]({name})" for name, title in titles)
     about = "Each page has one decision, its reasons and its consequences."
     return f"# Decisions\n\n{NOTE}\n\n{about}\n\n{links}\n"
+
+
+def settings_page() -> str:
+    """Return the page of settings with its tables."""
+    page = (ROOT / "docs/settings.md").read_text()
+    given = (f"| `{name}` | {meaning} |" for name, meaning in variables.GIVEN.items())
+    tables = {
+        "server": _settings(variables.ServerVariables, marks=True),
+        "client": _settings(variables.ClientVariables, marks=False),
+        "given": ["| variable | meaning |", "|---|---|", *given],
+    }
+    for name, lines in tables.items():
+        page = architecture.replace_part(page, name, "\n".join(lines))
+    return page
+
+
+def _settings(model: type[BaseModel], *, marks: bool) -> Iterator[str]:
+    yield "| variable | default | meaning |"
+    yield "|---|---|---|"
+    for name, field in model.model_fields.items():
+        about, limits = variables.about(field), variables.limits(field)
+        mark = " *" if marks and not about.by_supervisor else ""
+        default = about.shown or _default(field.default)
+        meaning = f"{field.description}" + (
+            f"; {limits.removeprefix(' of').strip()}" if limits else ""
+        )
+        yield f"| `{variables.variable(name)}`{mark} | {default} | {meaning} |"
+
+
+def _default(value: object) -> str:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return f"{value:g}" if isinstance(value, float) else str(value)
+    return f"`{value}`" if value else "none"
 
 
 def openapi_document() -> str:

@@ -26,10 +26,12 @@ from leadhand.local.errors import RedisForeign, RedisMissing
 from leadhand.local.redis_binary import find_program
 from leadhand.local.redis_choice import choose_program
 from leadhand.local.state_dir import require_own
+from leadhand.local.user_settings import require_valid, with_config
 from leadhand.local.user_state import defining_folder
 from leadhand.models.problems import Kind
 from leadhand.models.text import plain
 from leadhand.models.toml_file import TomlUnreadable, read_toml
+from leadhand.models.variables import ServerVariables, given
 from leadhand.models.views.fleet import AgentView, FleetView, StoreView, WorkerView
 from leadhand.settings import ClientSettings, environment
 
@@ -45,6 +47,7 @@ def findings() -> Iterator[Finding]:
     yield python_finding(sys.version_info[:2])
     try:
         settings = ClientSettings.from_env()
+        require_valid(with_config(environment()))
     except LeadhandError as error:
         yield Finding("fail", "environment", str(error), "set it right or unset it")
         return
@@ -207,7 +210,7 @@ def _of_workers(workers: list[WorkerView]) -> Iterator[Finding]:
 def _worktrees() -> Path:
     """The folder of worktrees and copies that the user's services use."""
     env = environment()
-    named = env.get("LEADHAND_WORKTREES")
+    named = with_config(env).get("LEADHAND_WORKTREES")
     return (Path(named) if named else user_state.worktrees_folder(env)).resolve()
 
 
@@ -294,8 +297,9 @@ def clock_finding(skew_s: float) -> Finding:
 def _agents_files(folder: Path) -> list[Path]:
     """The agents files that the user's services read."""
     env = environment()
-    if env.get("LEADHAND_AGENTS"):
-        return [Path(name) for name in env["LEADHAND_AGENTS"].split(":") if name]
+    named = given(ServerVariables, with_config(env)).get("agents")
+    if named:
+        return [*ServerVariables.model_validate({"agents": named}).agents]
     own = defining_folder(folder.absolute(), env)
     return [*([] if own is None else [own / "agents.toml"]), *user_agents_files(env)]
 

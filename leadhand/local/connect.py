@@ -16,7 +16,6 @@ from types import TracebackType
 from leadhand.local import daemonize, file_locks
 from leadhand.local import state_dir as home_folder
 from leadhand.local.errors import StackElsewhere, StackNotStarted, StackSilent
-from leadhand.local.idle_shutdown import linger_of
 from leadhand.local.join_version import compare_settings, replace_if_older, require_usable
 from leadhand.local.prove_api import proves_itself
 from leadhand.local.python_module import only_ours, python_module
@@ -29,7 +28,7 @@ from leadhand.local.running import (
     require_here,
 )
 from leadhand.local.supervisor import Commands
-from leadhand.local.user_settings import with_config
+from leadhand.local.user_settings import require_valid, with_config
 from leadhand.local.user_state import state_folder
 from leadhand.local.versions import require_not_downgrade
 from leadhand.settings import ClientSettings, environment
@@ -86,8 +85,8 @@ def ensure(
     SettingInvalid.
     """
     env = environment() if env is None else env
-    linger_of(with_config(env))  # a fault is reported before anything is started
-    settings = ClientSettings.from_env(env)
+    settings = ClientSettings.from_env(with_config(env))  # a fault is reported before any start
+    require_valid(with_config(env))
     home = (home or state_folder(env)).absolute()
     entry = _Entry(
         home,

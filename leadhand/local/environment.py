@@ -8,23 +8,19 @@ from typing import NamedTuple
 
 from leadhand.local.python_module import only_ours
 from leadhand.local.user_state import approvals_file, worktrees_folder
+from leadhand.models.variables import (
+    GIVEN,
+    ClientVariables,
+    ServerVariables,
+    names_of,
+    variable,
+)
 
-#: Variables that refer to another stack or session.
+#: Variables that refer to another stack or session, or that the supervisor sets.
 _FOREIGN = {
-    "LEADHAND_URL",
-    "LEADHAND_TOKEN",
-    "LEADHAND_SESSION",
-    "LEADHAND_STEP",
-    "LEADHAND_ITERATION",
-    "LEADHAND_KEY",
-    "LEADHAND_PROMPT_FILE",
-    "LEADHAND_RESULT_FILE",
-    "LEADHAND_HOME",
-    "LEADHAND_ROOTS",
-    "LEADHAND_OWN_REDIS",
-    "LEADHAND_PROOF_KEY",
-    "LEADHAND_FOLDER_DEFINITIONS",
-    "LEADHAND_APPROVALS",
+    *(names_of(ClientVariables) - names_of(ServerVariables)),
+    *names_of(ServerVariables, by_supervisor=True),
+    *GIVEN,
 }
 #: Prefixes of variables that would change how the servers run, but are meant for other programs.
 _MEANT_FOR_OTHERS = ("CELERY_", "FLASK_", "FLOWER_", "GUNICORN_", "WEB_CONCURRENCY")
@@ -84,17 +80,12 @@ def service_environment(stack: Stack, base: Mapping[str, str]) -> dict[str, str]
         "LEADHAND_WORKTREES": base.get("LEADHAND_WORKTREES") or str(worktrees_folder(base)),
         "LEADHAND_AGENTS": base.get("LEADHAND_AGENTS") or agents,
         # What the user names replaces what folders define.
-        "LEADHAND_FOLDER_DEFINITIONS": ",".join(n for n in _DEFINED if not base.get(_named(n))),
+        "LEADHAND_FOLDER_DEFINITIONS": ",".join(n for n in _DEFINED if not base.get(variable(n))),
         "LEADHAND_APPROVALS": str(approvals_file(base)),
         "LEADHAND_WORKER_NAME": stack.worker_name,
         "LEADHAND_SUPERVISOR_PID": str(stack.supervisor_pid),
     }
     return kept | ours | ({"LEADHAND_OWN_REDIS": "1"} if stack.own_redis else {})
-
-
-def _named(kind: str) -> str:
-    """The variable with which a user names the files or folders of a kind."""
-    return f"LEADHAND_{kind.upper()}"
 
 
 def broker_of(redis_url: str) -> str:

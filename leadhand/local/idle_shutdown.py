@@ -2,34 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import os
-from collections.abc import Mapping
 from typing import Protocol
 
-from leadhand.errors import SettingInvalid
 from leadhand.local import file_locks
 
-#: Seconds that services stay up after the last command, and the variable that sets them.
-LINGER_S = 1800.0
-VARIABLE = "LEADHAND_LINGER"
-_MOST_S = 365 * 24 * 3600.0
 #: Seconds for which an API that does not respond is assumed to have live sessions.
 _BLIND_S = 60.0
 #: Seconds between two looks at the sessions while no command is attached.
 _SESSIONS_LOOK_S = 15.0
-
-
-def linger_of(env: Mapping[str, str]) -> float:
-    """Returns the seconds that services stay up after the last command. Raises SettingInvalid."""
-    text = env.get(VARIABLE) or ""
-    try:
-        seconds = float(text) if text else LINGER_S
-    except ValueError:
-        seconds = math.nan
-    if not 0 <= seconds <= _MOST_S:
-        raise SettingInvalid(VARIABLE, text, "give seconds, from 0 to a year, such as 1800")
-    return seconds
 
 
 class Sessions(Protocol):

@@ -46,7 +46,7 @@ from leadhand.local.api_probe import LocalApi
 from leadhand.local.credentials import own_port, require_answer, user_agents_files
 from leadhand.local.environment import Stack, broker_of, service_environment
 from leadhand.local.errors import EmbeddedError, StackElsewhere, StackNotStarted, with_tail
-from leadhand.local.idle_shutdown import IdleShutdown, linger_of
+from leadhand.local.idle_shutdown import IdleShutdown
 from leadhand.local.python_module import service_command
 from leadhand.local.redis_server import RedisServer
 from leadhand.local.running import API_ONLY, ENDED_FOR_GOOD, kernel_id, write_pid
@@ -59,7 +59,7 @@ from leadhand.local.versions import (
     record_version,
     require_not_downgrade,
 )
-from leadhand.settings import environment
+from leadhand.settings import ClientSettings, environment
 
 _log = logging.getLogger("leadhand.local.supervisor")
 
@@ -320,6 +320,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     try:
         env = with_config(environment())
+        settings = ClientSettings.from_env(env)
         home = options.home.absolute()
         home_folder.prepare(home)
         lock = options.lock_fd if options.lock_fd is not None else _take_over(home)
@@ -339,7 +340,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         own=own,
         commands=commands_from(options.commands, env),
         env=env,
-        linger_s=math.inf if options.foreground else linger_of(env),
+        linger_s=math.inf if options.foreground else settings.linger,
         attempt=options.attempt,
         umask=umask,
     )

@@ -6,19 +6,18 @@ import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from leadhand.errors import SettingInvalid
 from leadhand.local.user_state import home_of
 from leadhand.models.suggestions import nearest
 from leadhand.models.toml_file import TomlUnreadable, read_toml
-from leadhand.models.variables import SERVER
+from leadhand.models.variables import PREFIX, ServerVariables, given, invalid, names_of, variable
 
-_PREFIX = "LEADHAND_"
-#: What the supervisor sets itself, and what names the set of services.
-_SET_BY_US = frozenset({
-    "SUPERVISOR_PID", "OWN_REDIS", "PROOF_KEY", "STATE_DIR", "API_BIND", "API_URL",
-    "WORKER_NAME", "SPILL", "ARTIFACTS", "REDIS_URL",
-})  # fmt: skip
-SETTABLE = (SERVER - _SET_BY_US) | {"LINGER"}
+#: The settings of the services that users set; the Redis names the set of services.
+SETTABLE = {*names_of(ServerVariables, by_supervisor=False), variable("linger")} - {
+    variable("redis_url")
+}
 
 
 def config_file(env: Mapping[str, str]) -> Path | None:
@@ -38,12 +37,21 @@ def with_config(env: Mapping[str, str]) -> dict[str, str]:
     return {**_read(config_file(env)), **{name: text for name, text in env.items() if text}}
 
 
+def require_valid(env: Mapping[str, str]) -> None:
+    """Raises SettingInvalid for a setting of the services that has no valid value."""
+    wanted = {name: text for name, text in env.items() if name in SETTABLE}
+    try:
+        ServerVariables.model_validate(given(ServerVariables, wanted))
+    except ValidationError as error:
+        raise SettingInvalid(*invalid(error, ServerVariables)) from None
+
+
 def digests(env: Mapping[str, str]) -> dict[str, str]:
     """A digest of each service setting in an environment, by the name of its variable."""
     return {
         name: hashlib.sha256(text.encode()).hexdigest()[:16]
         for name, text in env.items()
-        if text and name.removeprefix(_PREFIX) in SETTABLE and name.startswith(_PREFIX)
+        if text and name in SETTABLE
     }
 
 
@@ -63,11 +71,11 @@ def _read(file: Path | None) -> dict[str, str]:
 
 
 def _setting(file: Path, name: str, value: object) -> tuple[str, str]:
-    if name.upper() not in SETTABLE or name != name.lower():
-        near = nearest(name, sorted(one.lower() for one in SETTABLE))
+    if variable(name) not in SETTABLE or name != name.lower():
+        near = nearest(name, sorted(one.removeprefix(PREFIX).lower() for one in SETTABLE))
         hint = f"did you mean {near!r}?" if near else "docs/settings.md lists the settings"
         # Without the value: the name may be that of a secret, misspelt.
         raise SettingInvalid(f"{name} in {file}", None, f"there is no such setting; {hint}")
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise SettingInvalid(f"{name} in {file}", str(value), "give a text or a number")
-    return f"{_PREFIX}{name.upper()}", str(value)
+    return variable(name), str(value)

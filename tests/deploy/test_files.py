@@ -105,7 +105,6 @@ def test_the_settings_that_files_name_exist() -> None:
     ours = {name for name in named if name.startswith("LEADHAND_")}
     given = dict.fromkeys(ours, "30") | {"LEADHAND_LOG": "json", "LEADHAND_REDIS_URL": "redis://x"}
     known = {f"LEADHAND_{name.upper()}" for name in Settings.from_env(given).model_fields_set}
-    known |= {"LEADHAND_AGENTS"}  # the field is agents_files
     assert ours <= known
 
 

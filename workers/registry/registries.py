@@ -102,7 +102,7 @@ class Registries:
 
     def _build(self, definitions: Definitions | None) -> Registry:
         settings, sources = self._settings, Sources(definitions)
-        files, tools = [*settings.agents_files], [*settings.tools]
+        files, tools = [*settings.agents], [*settings.tools]
         approvals, folder = NONE_NEEDED, None
         if definitions is not None:
             folder = Path(definitions.folder)

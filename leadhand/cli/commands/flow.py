@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -112,10 +111,11 @@ def flow_check_command(*, file: Path, as_json: bool) -> int:
 
 def _folders() -> list[Path]:
     """The folders of LEADHAND_FLOWS."""
+    from leadhand.models.variables import ServerVariables, given
     from leadhand.settings import environment
 
-    folders = environment().get("LEADHAND_FLOWS", "")
-    return [Path(folder) for folder in folders.split(os.pathsep) if folder]
+    named = given(ServerVariables, environment())
+    return [*ServerVariables.model_validate({"flows": named.get("flows", "")}).flows]
 
 
 def _run(

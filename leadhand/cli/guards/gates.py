@@ -27,6 +27,7 @@ from leadhand.models.git_settings import (
 from leadhand.models.git_tracking import repository_top
 from leadhand.models.guards import GateResult, Outcome
 from leadhand.models.text import render_terminal
+from leadhand.models.variables import ClientVariables, ServerVariables, secrets_of
 
 #: Changes of the working tree, without the repository's own programs: this gate needs no approval.
 #: In a submodule, its own configuration would apply.
@@ -40,10 +41,7 @@ _READ, _RENDERED = 12_000, 1_000_000
 #: Seconds between two signs of life to the API, and between two looks for the end of the hook.
 _RENEW_S, _LOOK_S = 20.0, 0.2
 #: The credentials of a body or an operator, which a gate does not get.
-_SECRETS = frozenset({
-    "LEADHAND_TOKEN", "LEADHAND_SESSION_TOKEN", "LEADHAND_API_TOKEN", "LEADHAND_SECRET",
-    "LEADHAND_SECRET_OTHER", "LEADHAND_REDIS_URL", "LEADHAND_BROKER_URL",
-})  # fmt: skip
+_SECRETS = secrets_of(ServerVariables) | secrets_of(ClientVariables)
 
 
 class HookEnded(Exception):

@@ -49,7 +49,7 @@ class Services:
         self.engine = silent_engine(
             url,
             secret=SECRET,
-            agents_files=(operators,),
+            agents=(operators,),
             folder_definitions=("agents", "flows", "tools"),
             approvals=self.store,
         )

@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import pytest
 
-from app import settings as server
+from app.errors import SettingInvalid
 from app.settings import Settings, doubts
-from leadhand import settings as client
 from leadhand.cli.entrypoint import run
-from leadhand.models import variables
 
 LONG = "0123456789abcdef" * 4
 
 
-def test_the_list_of_variables_is_what_the_settings_read() -> None:
-    names = {*server._PLAIN.values(), *server._PATHS.values(), *server._LISTS.values()}
-    assert {f"LEADHAND_{name}" for name in variables.SERVER} == names
-    both = {f"LEADHAND_{name}" for name in (*variables.CLIENT, *variables.SERVER)}
-    assert set(client._NAMES.values()) <= both
+@pytest.mark.parametrize(
+    ("env", "fix"),
+    [
+        ({"LEADHAND_API_THREADS": "many"}, "a whole number from 24 to 2048"),
+        ({"LEADHAND_BUDGET_COST_USD": "0"}, "a number over 0, at most 1000000"),
+        ({"LEADHAND_BUDGET_STEPS": "0"}, "a whole number of at least 1"),
+        ({"LEADHAND_LOG": "xml"}, "'plain' or 'json'"),
+        ({"LEADHAND_TOOL_HOSTS": "/b"}, "HOST or HOST:PORT"),
+        ({"LEADHAND_OWN_REDIS": "maybe"}, "1, or unset it"),
+    ],
+)
+def test_a_bad_value_is_refused_with_the_name_and_the_fix(env: dict[str, str], fix: str) -> None:
+    [(name, value)] = env.items()
+    with pytest.raises(SettingInvalid) as refused:
+        Settings.from_env({**env, "HOME": "/home/me"})
+    assert str(refused.value) == f"{name} is {value!r}: give {fix}"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from leadhand.local import file_locks
-from leadhand.local.idle_shutdown import IdleShutdown, linger_of
+from leadhand.local.idle_shutdown import IdleShutdown
+from leadhand.settings import ClientSettings
 
 
 class Sessions:
@@ -113,4 +114,4 @@ def test_api_that_is_away_is_trusted_for_a_while_only(life: IdleShutdown, sessio
 def test_services_stay_for_thirty_minutes_unless_a_variable_says_otherwise(
     env: dict[str, str], seconds: float
 ):
-    assert linger_of(env) == seconds
+    assert ClientSettings.from_env(env).linger == seconds
