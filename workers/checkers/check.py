@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 from pydantic import JsonValue
 
-from app.domain.outcomes import Baseline, Outcome
+from app.domain.outcomes import Baseline, Busy, Outcome
 from leadhand.functions.arguments import offered_arguments
 from leadhand.models.reasons import ReasonCode
 from workers.agents.ask import agent_named
 from workers.checkers.ask_verdict import ask_verdict
 from workers.checkers.baseline import Found, find_by_command, run_baseline
-from workers.checkers.clean_folder import UNKNOWN, NotClean, in_clean_folder
+from workers.checkers.clean_folder import UNKNOWN, NotClean, NotPrepared, in_clean_folder
 from workers.checkers.reruns import run_until_sure
 from workers.checkers.rubric_check import by_rubric, find_by_rubric
 from workers.checkers.verdicts import (
@@ -34,6 +34,10 @@ from workers.task.functions import (
 from workers.task.task import BodyTask
 from workers.workspaces.git import Cancelled
 
+#: How often a check whose folder could not be prepared is tried again: as often as one whose worker
+#: is lost.
+PREPARE_TRIES = 5
+
 
 def check(task: BodyTask, cancel: threading.Event) -> Outcome:
     """Runs a checker and returns its verdict: terminate if it cannot start, retry on a timeout.
@@ -51,7 +55,9 @@ def check(task: BodyTask, cancel: threading.Event) -> Outcome:
             with in_clean_folder(task, cancel, None) as inside:
                 return _judge(inside, given, cancel).model_copy(update={"ran": "clean"})
     except NotClean as error:
-        return failed_outcome(ReasonCode.FAILED_STEP, f"the check did not run: {error}")
+        failed = failed_outcome(ReasonCode.FAILED_STEP, f"the check did not run: {error}")
+        again = Busy(tries=PREPARE_TRIES) if isinstance(error, NotPrepared) else None
+        return failed.model_copy(update={"busy": again})
     except Cancelled:
         return failed_outcome(ReasonCode.CANCELLED, "the check was cancelled")
     return _judge(task, given, cancel)

@@ -38,7 +38,7 @@ from workers.workspaces.extras import (
     preparation,
     write_prepared,
 )
-from workers.workspaces.git import Git, WorkspaceRefused
+from workers.workspaces.git import Cancelled, Git, WorkspaceRefused
 
 #: The folder within the session's spill folder.
 CLEAN = "clean"
@@ -48,6 +48,10 @@ UNKNOWN = "unknown"
 
 class NotClean(Exception):
     """The clean folder cannot be made; the text says why."""
+
+
+class NotPrepared(NotClean):
+    """The command that prepares the folder failed, which may pass, as of a registry."""
 
 
 def is_merge(workspace: Mapping[str, JsonValue]) -> bool:
@@ -176,7 +180,9 @@ class _CleanFolder:
         failed = prepare_folder(self.task, git, self._path, self.task.folder, extras.prepare)
         if failed is not None:
             self.remove()
-            raise NotClean(failed.reason.text if failed.reason else failed.text)
+            if git.cancel.is_set():
+                raise Cancelled
+            raise NotPrepared(failed.reason.text if failed.reason else failed.text)
         tree = self._restore(digest, removes=False)
         kept = tree.untracked()
         self._prepared_file.write_text(json.dumps([kept, self._state_of(kept)]))

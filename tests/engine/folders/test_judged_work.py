@@ -394,6 +394,34 @@ def test_clean_folder_is_prepared_once_for_each_state_of_the_lock_files(
     assert not (repo.parent / "spill" / session / "clean").exists()
 
 
+@pytest.mark.parametrize("failures", [2, 9])
+def test_clean_folder_that_cannot_be_prepared_is_tried_again_as_a_lost_check(
+    sessions: Sessions, repo: Path, failures: int
+) -> None:
+    count = repo.parent / "count"
+    prepare = (
+        "if expr $PWD : .*clean/tree; then "
+        f"echo >> {count}; test $(wc -l < {count}) -gt {failures} || {{ echo no net >&2; exit 7; }};"
+        " fi"
+    )
+    checker = {"name": "c", "command": "true", "clean": True}
+    session = submit(
+        sessions, repo, "", checkers=[checker], baseline=False, worktree={"prepare": prepare}
+    )
+    for _ in range(5):
+        sessions.world.later(60_000)
+        sessions.carry_out(session)
+    tries = len(count.read_text().splitlines())
+    if failures == 2:
+        assert (sessions.status(session), tries) == ("completed", 3), sessions.reason(session)
+        return
+    reason = sessions.engine.queries.session(session).reason
+    assert reason is not None
+    assert (reason.code, tries) == ("checker_down", 6), reason
+    assert "exited with code 7" in reason.root.text
+    assert "no net" in reason.root.text
+
+
 def test_what_checks_plant_in_what_was_prepared_is_not_there_for_the_next(
     sessions: Sessions, repo: Path
 ) -> None:
