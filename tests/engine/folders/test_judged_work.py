@@ -401,8 +401,8 @@ def test_clean_folder_that_cannot_be_prepared_is_tried_again_as_a_lost_check(
     count = repo.parent / "count"
     prepare = (
         "if expr $PWD : .*clean/tree; then "
-        f"echo >> {count}; test $(wc -l < {count}) -gt {failures} || {{ echo no net >&2; exit 7; }};"
-        " fi"
+        f"echo >> {count}; test $(wc -l < {count}) -gt {failures}"
+        " || { echo no net >&2; exit 7; }; fi"
     )
     checker = {"name": "c", "command": "true", "clean": True}
     session = submit(
