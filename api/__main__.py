@@ -20,7 +20,7 @@ from app.store.identity_file import memory_of
 from leadhand.process_guard import hide
 from tasks import tracing
 from tasks.artifact_sweep import ArtifactSweeper
-from tasks.bootstrap import examine, make_engine
+from tasks.bootstrap import examine, make_engine, refusal
 from tasks.periodic import Pace, Sweeper
 from tasks.probing import Examiner, Prober
 from tasks.secret_renewal import SecretRenewal
@@ -45,7 +45,7 @@ def main() -> None:
         with suppress(StoreAway):  # each request and each sweep checks again
             engine.guard.check()
     except (SettingInvalid, StoreAway, StoreForbids, SchemaDiffers, SecretDiffers) as error:
-        sys.exit(f"leadhand api: {error}")
+        sys.exit(refusal("leadhand api", error))
     Server(
         lambda: build(settings, engine),
         bind=settings.api_bind,

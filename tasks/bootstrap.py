@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from celery import Celery
 
 from app.engine import Engine
-from app.errors import SettingInvalid, StoreAway, StoreForbids, StoreUnfit
+from app.errors import LeadhandError, SettingInvalid, StoreAway, StoreForbids, StoreUnfit
 from app.redis_url import SCHEMES
 from app.settings import Settings
 from app.store.errors import is_slow
@@ -44,6 +44,16 @@ def examine(engine: Engine, *, scans: bool = False) -> Sequence[str]:
             raise StoreUnfit(error.url, error.why, _BROKER) from error
     engine.troubles.redis_examined(None, warnings)
     return engine.troubles.warnings
+
+
+def refusal(program: str, error: LeadhandError) -> str:
+    """Returns the line of a process that ends at its start.
+
+    It `cannot start` until something is changed: the supervisor of embedded services starts it no
+    more. A Redis that does not answer may do so later.
+    """
+    is_away = isinstance(error, StoreAway) and not isinstance(error, StoreForbids | StoreUnfit)
+    return f"{program} {'has no store' if is_away else 'cannot start'}: {error}"
 
 
 @contextmanager

@@ -34,7 +34,7 @@ from app.store.identity_file import memory_of
 from app.store.store import Store, connect
 from leadhand.process_guard import end_with_parent, hide
 from tasks import tracing
-from tasks.bootstrap import examine, make_engine
+from tasks.bootstrap import examine, make_engine, refusal
 from tasks.periodic import REST_S, Pace, Sweeper
 from tasks.probing import Examiner, Prober
 from tasks.secret_renewal import SecretRenewal
@@ -84,7 +84,7 @@ def main() -> int:
         warnings = examine(engine)
         _claim_spill(settings.spill)
     except LeadhandError as error:
-        sys.stderr.write(f"worker cannot start: {error}\n")
+        sys.stderr.write(f"{refusal('worker', error)}\n")
         return 1
     # A receiver of this signal keeps Celery from configuring the log itself.
     setup_logging.connect(lambda **_: log_to_stderr(settings.log), weak=False)
@@ -97,7 +97,7 @@ def main() -> int:
     try:
         lock = join_fleet(engine, name)
     except LeadhandError as error:
-        sys.stderr.write(f"worker cannot start: {error}\n")
+        sys.stderr.write(f"{refusal('worker', error)}\n")
         return 1
     intake = Intake(Path(settings.spill))
     _set_up_pool_processes(settings, name, drain, served, intake, slots, calls)

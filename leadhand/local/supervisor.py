@@ -66,8 +66,8 @@ _log = logging.getLogger("leadhand.local.supervisor")
 _START_S = 90.0
 #: How often a service may end during a start before the start fails.
 _ENDS_AT_START = 3
-#: In the last line of a service that is not to be started again before Redis is changed.
-_UNFIT = " cannot be used: "
+#: In the last line of a service that is not to be started again before something is changed.
+_REFUSED = " cannot start: "
 #: Seconds between two looks at the services and at the commands.
 _LOOK_S = 1.0
 _START_LOOK_S = 0.05
@@ -216,7 +216,7 @@ class Supervisor:
         while not is_up():
             self._look_after_services()
             for kept in self._kept:
-                if kept.ends_in_a_row and (why := _why_unfit(kept.service.output())):
+                if kept.ends_in_a_row and (why := _why_refused(kept.service.output())):
                     raise StackNotStarted(str(self._home), why, "")
                 if kept.ends_in_a_row >= _ENDS_AT_START:
                     why = f"{kept.name} ended {kept.ends_in_a_row} times in a row"
@@ -304,10 +304,9 @@ class Supervisor:
         return StackNotStarted(str(self._home), why, home_folder.tail(log))
 
 
-def _why_unfit(output: str) -> str | None:
-    """What a service wrote at its end about a Redis that cannot be used; None for another end."""
-    lines = output.splitlines()
-    return lines[-1].partition(": ")[2] if lines and _UNFIT in lines[-1] else None
+def _why_refused(output: str) -> str:
+    """What a service wrote at its end about why it cannot start; '' for another end."""
+    return (output.splitlines() or [""])[-1].partition(_REFUSED)[2]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -331,6 +330,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         own = home_folder.read_secrets(home)
     except (EmbeddedError, SettingInvalid) as error:
         _log.error("%s", error)
+        if options.attempt:  # the command that waits for it starts no other one
+            fields = {"attempt": options.attempt, "stage": "", "failure": str(error)}
+            with contextlib.suppress(OSError):  # a full disk cannot take this either
+                home_folder.write_fields(options.home / "start.json", fields)
         return 1
     os.set_inheritable(lock, False)
     umask = os.umask(0o077)

@@ -209,15 +209,27 @@ def test_what_is_unfit_is_refused_at_start_in_one_sentence(
     assert "Traceback" not in ended.stderr
 
 
-def test_doctor_names_what_is_unfit(tmp_path: Path) -> None:
-    with own_server(tmp_path, "--maxmemory-policy", "allkeys-lfu") as url:
+@pytest.mark.parametrize(
+    ("policy", "schema", "why"),
+    [
+        ("allkeys-lfu", "1", "its maxmemory-policy is allkeys-lfu"),
+        ("noeviction", "2", "the store in Redis has schema 2"),
+    ],
+)
+def test_services_that_refuse_to_start_are_started_once(
+    tmp_path: Path, policy: str, schema: str, why: str
+) -> None:
+    with own_server(tmp_path, "--maxmemory-policy", policy) as url:
+        with redis.Redis.from_url(url) as client:
+            client.mset({"lh:store": "0" * 32, "lh:store-schema": schema})
         project = Project(tmp_path / "project", LEADHAND_REDIS_URL=url)
         try:
             ended = project.leadhand("doctor", timeout=60)
         finally:
             project.close()
-    [line] = [line for line in ended.out.splitlines() if "maxmemory-policy" in line]
-    assert "its maxmemory-policy is allkeys-lfu" in line
+    [line] = [line for line in ended.out.splitlines() if why in line]
     assert line.count("did not start") == 1
     assert ended.code == 1
     assert "Traceback" not in ended.out + ended.err
+    log = (project.state / "log" / "supervisor.log").read_text()
+    assert "is restarted\n" not in log
