@@ -13,7 +13,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 from pydantic.alias_generators import to_camel
 
-from leadhand.models.json_schema import Judge, TooLarge
+from leadhand.models.json_schema import Judge, TooLarge, whole
 
 #: The most fields of a form, and the most groups that enclose one another.
 MAX_FIELDS, MAX_DEPTH = 100, 3
@@ -169,8 +169,8 @@ def check_value(field: Leaf, value: JsonValue) -> tuple[JsonValue, str | None]:
         schema.setdefault("maxLength", TEXT_MAX)
     if isinstance(value, int | float) and not _is_finite(value):
         return value, "it should be a finite number"
-    if schema["type"] == "integer" and isinstance(value, float) and value.is_integer():
-        value = int(value)
+    if schema["type"] == "integer":
+        value = whole(value)
     try:
         found = Judge().misfits(schema, value, most=1)
     except TooLarge:

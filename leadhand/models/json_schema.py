@@ -366,7 +366,24 @@ def _validator_class() -> Any:
     }
     known = Draft202012Validator.VALIDATORS | {n: _keyword(one) for n, one in own.items()}
     compared = {name: _counted(name, known[name]) for name in (*KEYWORDS, "$ref") if name in known}
-    return extend(Draft202012Validator, compared)
+    types = Draft202012Validator.TYPE_CHECKER.redefine("integer", _is_integer)
+    return extend(Draft202012Validator, compared, type_checker=types)
+
+
+def whole(value: Any) -> Any:
+    """Returns a number without a fraction as an integer, which JSON does not tell from it.
+
+    Beyond 64 bits such a float has other digits than were written, and no call converts it.
+
+    >>> whole(3.0), whole(2.5), whole(1e20)
+    (3, 2.5, 1e+20)
+    """
+    is_whole = isinstance(value, float) and value.is_integer() and abs(value) < 2**63
+    return int(value) if is_whole else value
+
+
+def _is_integer(_checker: object, value: object) -> bool:
+    return isinstance(whole(value), int) and not isinstance(value, bool)
 
 
 _Keyword = Callable[[Any, Any, Any, Any], Iterable[Any] | None]
@@ -473,7 +490,8 @@ def _states(pattern: str) -> int:
 def _misfit(error: Any) -> Misfit:
     path = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in error.absolute_path)
     if error.validator not in ("anyOf", "oneOf"):
-        return Misfit(path, f"it should {_text(error.validator, error.validator_value)}")
+        text = f"it should {_text(error.validator, error.validator_value)}"
+        return Misfit(path, text + "; write its digits" * _is_large_integer(error))
     of_other_types = {one.schema_path[0]: one for one in error.context if _is_of_type(one)}
     rest = [one for one in error.context if one.schema_path[0] not in of_other_types]
     if len({one.schema_path[0] for one in rest}) == 1:
@@ -482,6 +500,12 @@ def _misfit(error: Any) -> Misfit:
         kinds = " or ".join(_kinds(one.validator_value) for one in of_other_types.values())
         return Misfit(path, f"it should be {kinds}")
     return Misfit(path, "it should have one of the forms that the schema allows")
+
+
+def _is_large_integer(error: Any) -> bool:
+    """Whether a whole number is given as a float that no call converts."""
+    is_of_type = error.validator == "type" and "integer" in error.validator_value
+    return is_of_type and isinstance(error.instance, float) and error.instance.is_integer()
 
 
 def _is_of_type(error: Any) -> bool:

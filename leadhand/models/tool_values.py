@@ -17,6 +17,7 @@ from leadhand.models.json_schema import (
     properties_of,
     schema_of,
     supported,
+    whole,
 )
 from leadhand.models.suggestions import listed
 
@@ -125,14 +126,14 @@ class _Conversion:
             for kind in filter(_CONVERTED.__contains__, kinds):
                 with suppress(ValidationError):
                     return _adapter(kind).validate_python(value)
-        return _whole(value) if "integer" in kinds and "number" not in kinds else value
+        return whole(value) if "integer" in kinds and "number" not in kinds else value
 
     def _as_listed(self, values: list[Any], value: Any) -> Any:
         """The value as the whole number of a list that equals it."""
         self._judge.spend(None, len(values))
-        whole = _whole(value)
-        is_listed = any(type(one) is int and one == whole for one in values)
-        return whole if type(whole) is int and is_listed else value
+        number = whole(value)
+        is_listed = any(type(one) is int and one == number for one in values)
+        return number if type(number) is int and is_listed else value
 
     def _as_member(self, members: Any, value: Any, depth: int) -> Any:
         """The value as the first member of a union that accepts it as it is, or else converted."""
@@ -157,11 +158,6 @@ class _Conversion:
                 name: self.apply(known.get(name, others), one, depth) for name, one in value.items()
             }
         return value
-
-
-def _whole(value: Any) -> Any:
-    """A number without a fraction as an integer, which JSON does not tell from it."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 @cache

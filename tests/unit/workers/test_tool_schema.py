@@ -15,6 +15,7 @@ from app.fleet.tools import ToolsThere
 from leadhand.functions.arguments import ArgumentsRefused, typed_arguments
 from leadhand.graphs.documents import GraphDocument
 from leadhand.graphs.input_schema import input_faults
+from leadhand.models.forms import NumberField, check_value
 from leadhand.models.json_schema import KEYWORDS, Judge, TooLarge, typed_value
 from leadhand.models.tool_values import convert, misfit, misfits
 from leadhand.models.views.fleet import ToolHere, ToolParameter, WorkerView
@@ -29,7 +30,7 @@ HINTS = [
 ]  # fmt: skip
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | st.sampled_from(["a", "1", "x", "true", ""])
-    | st.floats(-1e15, 1e15),  # a call takes no whole float from 2**63 for an integer
+    | st.floats(-1e15, 1e15) | st.sampled_from([9.2e18, 2.0**63, -1e20]),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("ab"), inner),
     max_leaves=5,
 )  # fmt: skip
@@ -62,6 +63,15 @@ def test_no_value_is_refused_at_submit_that_the_call_accepts(hint: str, value: A
     else:
         # In Python, True is 1.
         assert refused is None or (hint == "Literal['a', 1]" and value is True)
+
+
+@pytest.mark.parametrize("number", [2.0**63, -1e20])
+def test_a_float_that_no_call_takes_for_an_integer_is_refused_at_submit(number: float) -> None:
+    schema = schema_of("def f(x: list[int]): ...")["properties"]["x"]
+    assert misfit(schema, [1.0, number]) == "in [1], it should be a whole number; write its digits"
+    assert misfit(schema, [9.2e18, 10**20]) is None
+    field = NumberField(type="integer")
+    assert check_value(field, number)[1] == "it should be a whole number; write its digits"
 
 
 def test_a_schema_has_types_defaults_and_descriptions() -> None:
