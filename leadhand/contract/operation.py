@@ -93,6 +93,8 @@ class Operation(Generic[A]):
     refuses: tuple[int, ...] = ()
     #: The path parameter of other operations that takes the `id` of its response.
     makes: str | None = None
+    #: The MCP tool that is no more than the operation.
+    mcp: str = ""
 
     @property
     def parameters(self) -> Mapping[str, str]:

@@ -129,11 +129,13 @@ class SessionsWanted(BaseModel):
 _SESSION_NOW = replies(SessionView, "The session as it is now.", 202, headers=("ETag",))
 
 
-def _read(verb: str, summary: str, *responses: ApiResponse, query: type[Q]) -> Operation[Q]:
+def _read(
+    verb: str, summary: str, *responses: ApiResponse, query: type[Q], mcp: str = ""
+) -> Operation[Q]:
     """Declares a read of one session."""
     return Operation(
         name=f"sessions.{verb}", method="GET", path=f"{_ONE}/{verb}", summary=summary,
-        responses=responses, scope=Scope.READ, body_right=READS, query=query,
+        responses=responses, scope=Scope.READ, body_right=READS, query=query, mcp=mcp,
     )  # fmt: skip
 
 
@@ -215,7 +217,7 @@ SHOW = Operation[NoQuery](
     name="sessions.one", method="GET", path=_ONE, summary="Show a session",
     responses=(replies(SessionView, "The session as it is now.", headers=("ETag",)),
                ApiResponse(304, "The session has not changed.", headers=("ETag",))),
-    scope=Scope.READ, body_right=READS, headers=("If-None-Match",),
+    scope=Scope.READ, body_right=READS, headers=("If-None-Match",), mcp="session_status",
 )  # fmt: skip
 
 
@@ -287,6 +289,7 @@ RECEIPT = _read(
 EXPLAIN = _read(
     "explain", "Explain why a session waits or ended",
     replies(ExplainView, "The chain of causes, and suggested commands."), query=NoQuery,
+    mcp="explain",
 )  # fmt: skip
 
 

@@ -25,7 +25,8 @@ from pydantic import BaseModel, ValidationError
 from leadhand.client.client import AsyncClient
 from leadhand.errors import LeadhandError
 from leadhand.mcp.stack_tools import STACK_TOOLS
-from leadhand.mcp.tools import TOOLS, Calls, Tool, ToolRefused
+from leadhand.mcp.tool import Calls, Tool, ToolRefused
+from leadhand.mcp.tools import TOOLS
 from leadhand.models.suggestions import nearest
 from leadhand.models.validation_messages import first_error
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 from pydantic import Field, JsonValue
 
 from leadhand.client.client import Client
-from leadhand.mcp.arguments import Arguments
-from leadhand.mcp.tools import Calls, Result, Tool
+from leadhand.mcp.tool import Arguments, Calls, Function, Result, Tool, description_of
 from leadhand.models import stacks
 from leadhand.models.guards import AgentSession
 from leadhand.models.stacks import StackChange
@@ -100,8 +99,30 @@ class ListSessions(OfStack):
     cursor: Annotated[str | None, Field(description="The `next` of the page before.")] = None
 
 
+#: The tools by name, in the order in which they are listed.
+STACK_TOOLS: dict[str, Tool] = {}
+
+
+def _tool(*, reads: bool = False) -> Callable[[Function], Function]:
+    """Declares a tool, which first moves the stack of a folder that was renamed to this one."""
+
+    def declare(function: Function) -> Function:
+        async def call(calls: Calls, given: OfStack) -> Result:
+            scope = given.scope
+            if scope.folder is not None:
+                await asyncio.to_thread(_adopt, calls.client.url, calls.client.token, scope)
+            return await function(calls, given)
+
+        arguments = get_type_hints(function)["given"]
+        STACK_TOOLS[function.__name__] = Tool(description_of(function), arguments, call, reads)
+        return function
+
+    return declare
+
+
+@_tool()
 async def start_workflow(calls: Calls, given: StartWorkflow) -> Result:
-    """Start a workflow session on top of the stack; return it and the depth of the stack."""
+    """Start a workflow of several steps that you carry out; inside another one it is nested."""
     scope = given.scope
     change = await calls.client.start_workflow(
         scope.stack,
@@ -116,54 +137,61 @@ async def start_workflow(calls: Calls, given: StartWorkflow) -> Result:
     return await _result(scope, change)
 
 
+@_tool()
 async def start_step(calls: Calls, given: OneStep) -> Result:
-    """Record that a step of a workflow session on the stack has started."""
+    """Record the start of a step of the active workflow."""
     change = await calls.client.start_step(
         given.scope.stack, given.step_id, workflow=given.session_id
     )
     return await _result(given.scope, change)
 
 
+@_tool()
 async def complete_step(calls: Calls, given: CompleteStep) -> Result:
-    """Record that a step of a workflow session has ended, with its outputs."""
+    """Record the end of a step, with its outputs and notes."""
     change = await calls.client.complete_step(
         given.scope.stack, given.step_id, given.outputs, given.notes, workflow=given.session_id
     )
     return await _result(given.scope, change)
 
 
+@_tool()
 async def record_quality_attempt(calls: Calls, given: OneStep) -> Result:
-    """Add 1 to the quality attempts of a workflow step."""
+    """Count an attempt to pass a step's quality criteria; returns how many there are."""
     change = await calls.client.record_quality_attempt(
         given.scope.stack, given.step_id, workflow=given.session_id
     )
     return await _result(given.scope, change)
 
 
+@_tool()
 async def advance_to_step(calls: Calls, given: Advance) -> Result:
-    """Set the current step of a workflow, forwards or back; nothing runs."""
+    """Move the active workflow to another step, forwards or back."""
     change = await calls.client.advance_to_step(
         given.scope.stack, given.step_id, given.entry_index, workflow=given.session_id
     )
     return await _result(given.scope, change)
 
 
+@_tool()
 async def complete_workflow(calls: Calls, given: OfSession) -> Result:
-    """Mark a workflow session as completed."""
+    """End the active workflow as completed; the one below it is active again."""
     change = await calls.client.complete_workflow(given.scope.stack, workflow=given.session_id)
     return await _result(given.scope, change)
 
 
+@_tool()
 async def abort_workflow(calls: Calls, given: Abort) -> Result:
-    """Mark a workflow session as aborted."""
+    """End the active workflow without result, with the reason."""
     change = await calls.client.abort_workflow(
         given.scope.stack, given.explanation, workflow=given.session_id
     )
     return await _result(given.scope, change)
 
 
+@_tool()
 async def load_session(calls: Calls, given: Load) -> Result:
-    """Put a workflow session back on top of the stack; from its JSON file if the API lacks it."""
+    """Put a workflow session back on top of the stack."""
     scope = given.scope
     files = None if scope.folder is None else Mirror(Path(scope.folder, FILES))
     record = None if files is None else await asyncio.to_thread(files.read, given.session_id)
@@ -173,13 +201,15 @@ async def load_session(calls: Calls, given: Load) -> Result:
     return await _result(scope, change)
 
 
+@_tool(reads=True)
 async def get_active_session(calls: Calls, given: OfSession) -> Result:
-    """Get a workflow session, by default the active one."""
+    """Get the active workflow session, or another one, with its steps."""
     return await calls.client.stack_workflow(given.scope.stack, given.session_id)
 
 
+@_tool(reads=True)
 async def get_stack(calls: Calls, given: OfStack) -> Result:
-    """List the workflow sessions on the stack, one line each."""
+    """List the nested workflows, the active one last."""
     view = await calls.client.stack(given.scope.stack)
     entries = [
         {"session_id": one.session_id, "workflow": one.workflow, "step": one.current_step_id}
@@ -188,13 +218,15 @@ async def get_stack(calls: Calls, given: OfStack) -> Result:
     return {"depth": view.depth, "stack": entries}
 
 
+@_tool(reads=True)
 async def get_all_outputs(calls: Calls, given: OfSession) -> Result:
-    """Get the merged outputs of the completed steps of a workflow session, or the active one."""
+    """Get the outputs of all completed steps of the active workflow."""
     return await calls.client.workflow_outputs(given.scope.stack, given.session_id)
 
 
+@_tool(reads=True)
 async def list_sessions(calls: Calls, given: ListSessions) -> Result:
-    """List one page of the stack's workflow sessions, by job, workflow or status."""
+    """List the workflow sessions of the stack, ended ones too, the newest first."""
     return await calls.client.stack_workflows(
         given.scope.stack,
         job_name=given.job_name,
@@ -225,72 +257,3 @@ def _adopt(url: str, token: str | None, scope: Scope) -> None:
         why = adopt_stacks(client, files, scope)
     if why is not None:
         log.warning("%s", why)
-
-
-def _adopting(tool: Tool) -> Tool:
-    """The tool, which first moves the stack of a folder here that was renamed to this one."""
-
-    async def call(calls: Calls, given: OfStack) -> Result:
-        scope = given.scope
-        if scope.folder is not None:
-            await asyncio.to_thread(_adopt, calls.client.url, calls.client.token, scope)
-        return await tool.call(calls, given)
-
-    return tool._replace(call=call)
-
-
-#: The tools by name, in the order in which they are listed.
-_TOOLS: Mapping[str, Tool] = {
-    "start_workflow": Tool(
-        "Start a workflow of several steps that you carry out; inside another one it is nested.",
-        StartWorkflow,
-        start_workflow,
-    ),
-    "start_step": Tool(
-        "Record the start of a step of the active workflow.", OneStep, start_step
-    ),
-    "complete_step": Tool(
-        "Record the end of a step, with its outputs and notes.", CompleteStep, complete_step
-    ),
-    "record_quality_attempt": Tool(
-        "Count an attempt to pass a step's quality criteria; returns how many there are.",
-        OneStep,
-        record_quality_attempt,
-    ),
-    "advance_to_step": Tool(
-        "Move the active workflow to another step, forwards or back.", Advance, advance_to_step
-    ),
-    "complete_workflow": Tool(
-        "End the active workflow as completed; the one below it is active again.",
-        OfSession,
-        complete_workflow,
-    ),
-    "abort_workflow": Tool(
-        "End the active workflow without result, with the reason.", Abort, abort_workflow
-    ),
-    "load_session": Tool(
-        "Put a workflow session back on top of the stack.", Load, load_session
-    ),
-    "get_active_session": Tool(
-        "Get the active workflow session, or another one, with its steps.",
-        OfSession,
-        get_active_session,
-        reads=True,
-    ),
-    "get_stack": Tool(
-        "List the nested workflows, the active one last.", OfStack, get_stack, reads=True
-    ),
-    "get_all_outputs": Tool(
-        "Get the outputs of all completed steps of the active workflow.",
-        OfSession,
-        get_all_outputs,
-        reads=True,
-    ),
-    "list_sessions": Tool(
-        "List the workflow sessions of the stack, ended ones too, the newest first.",
-        ListSessions,
-        list_sessions,
-        reads=True,
-    ),
-}  # fmt: skip
-STACK_TOOLS: Mapping[str, Tool] = {name: _adopting(tool) for name, tool in _TOOLS.items()}
