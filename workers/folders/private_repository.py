@@ -30,6 +30,7 @@ _FORMAT = "extensions.objectformat"
 _LISTS = ("core.excludesfile", "core.attributesfile")
 #: The file with the settings by which git converts files.
 _CONVERSIONS = "conversions.json"
+CONVERTED = "converted.json"
 _PATHS = ("objects", "index", "info/exclude", "info/attributes")
 
 
@@ -62,6 +63,11 @@ class PrivateRepository(NamedTuple):
         """Return the settings by which git converted files in the repository at first."""
         found: dict[str, str] = json.loads((self.home / _CONVERSIONS).read_text())
         return found
+
+    @property
+    def converted(self) -> Path:
+        """Return the file with the ids of files that git converts, as of before the first doer."""
+        return self.home / CONVERTED
 
     @property
     def is_in_repository(self) -> bool:

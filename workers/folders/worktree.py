@@ -8,6 +8,7 @@ one.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -26,6 +27,7 @@ from typing import Literal, NamedTuple
 from leadhand.models.git_settings import QUIET
 from leadhand.models.git_tracking import repository_top
 from workers.folders.private_repository import (
+    CONVERTED,
     FolderTooLarge,
     PrivateRepository,
     find_repository,
@@ -49,6 +51,8 @@ FILES, READ_BYTES = 20_000, 512 * 1024 * 1024
 #: Untracked files of more bytes are not part of a snapshot; so many of them are looked up.
 LARGE = 50_000_000
 _LARGE_FILES = 1_000
+#: By how much the times of files may be behind the clock, in nanoseconds.
+_CLOCK_NS = 2_000_000_000
 #: Git settings without hooks, daemons, housekeeping and line-ending conversion.
 _PLAIN = (
     "core.fsmonitor=false", "core.untrackedCache=false", "core.hooksPath=/dev/null", "gc.auto=0",
@@ -262,7 +266,9 @@ class Worktree:
         if earlier != self.shelf:
             self._copy_objects(earlier, repository)
         self._git_digest(repository)  # so that the index names the files that have to go
+        since_ns = time.time_ns() - _CLOCK_NS
         self._git("read-tree", "--reset", "-u", self._whole_tree(repository, tree))
+        self._write_converted(repository, earlier, since_ns)
 
     def _copy_objects(self, earlier: Path, repository: PrivateRepository) -> None:
         """Link the objects of another session's snapshots: they may be deleted before these."""
@@ -290,6 +296,7 @@ class Worktree:
         if self.is_own or not repository.is_in_repository:
             self._note_nested(open_nested(self._raw, self.folder))
         self._add_all(repository)
+        self._store_converted(repository)
         prefix = repository.prefix
         options = ("--prefix", prefix) if prefix and self._git("ls-files", "--", ".") else ()
         return f"git:{self._git('write-tree', '--missing-ok', *options)}"
@@ -454,7 +461,87 @@ class Worktree:
                     leave_out=self._leave_out,
                     deadline=self._deadline,
                 )
+            if self._found is not None and self._found.is_in_repository:
+                self._keep_converted(self._found)
         return self._found
+
+    def _keep_converted(self, repository: PrivateRepository) -> None:
+        """Keep the files that git converts, such as by a filter of LFS, as they are in the folder.
+
+        The index has them in the form in which git stores them, and snapshots convert nothing: one
+        of a file that has not changed has its stored form, and would be no way back to the file.
+        """
+        found, entries, left = (
+            dict[str, tuple[str, str]](),
+            self._convertible(repository),
+            READ_BYTES,
+        )
+        there = list[_Entry]()
+        for one in entries:
+            size = _size(repository.top / one.name)
+            is_kept = size is not None and size <= min(LARGE, left) and one.mode != _SYMLINK
+            if is_kept and not one.is_newer(repository.top):
+                there.append(one)
+                left -= size or 0
+        for at in range(0, len(there), 500):
+            part = there[at : at + 500]
+            paths = (str(repository.top / one.name) for one in part)
+            ids = self._git("hash-object", "-w", "--no-filters", "--", *paths).split("\n")
+            found |= {
+                one.name: (one.id, raw) for one, raw in zip(part, ids, strict=True) if one.id != raw
+            }
+        if found:
+            repository.converted.write_text(json.dumps(found))
+
+    def _convertible(self, repository: PrivateRepository) -> Iterator[_Entry]:
+        """The files that the folder's repository may convert: by filters, or all by line ends."""
+        conversions = repository.conversions
+        if conversions.get("core.autocrlf") in ("true", "input"):
+            which = [":(top)"]
+        elif any(name.startswith("filter.") for name in conversions):
+            which = [":(top)", ":(top,exclude,attr:!filter)"]
+        else:
+            return
+        listed = self._run_git("ls-files", "-z", "--full-name", "--", *which, own=False)
+        names = {one for one in listed.split(b"\0") if one}
+        entries = self._run_git(
+            "ls-files", "--stage", "-v", "--debug", "-z", "--full-name", "--", ":(top)"
+        )
+        for found in _ENTRY.finditer(entries):
+            if found[4] in names:
+                yield _Entry.of(found)
+
+    def _store_converted(self, repository: PrivateRepository) -> None:
+        """Give files that are as before the first doer the same ids as then.
+
+        A file with another time was read again, and has the id of what is in the folder.
+        """
+        kept = _read_converted(repository.converted)
+        if not kept:
+            return
+        listed = self._run_git("ls-files", "--stage", "-v", "-z", "--full-name")
+        touched = [
+            one._replace(id=kept[one.name][0])
+            for one in map(_Entry.of, _ENTRY.finditer(listed))
+            if one.name in kept and one.id == kept[one.name][1]
+        ]
+        for at in range(0, len(touched), 500):  # without their times
+            infos = (("--cacheinfo", one.info("")) for one in touched[at : at + 500])
+            self._git("update-index", *chain.from_iterable(infos))
+
+    def _write_converted(self, repository: PrivateRepository, earlier: Path, since_ns: int) -> None:
+        """Give files that git has just written in their stored form the contents of the folder."""
+        kept: dict[str, tuple[str, str]] = {}
+        for file in earlier.glob(f"*/{CONVERTED}"):
+            kept |= _read_converted(file)
+        if not kept:
+            return
+        listed = self._run_git("ls-files", "--stage", "-v", "-z", "--full-name")
+        for one in map(_Entry.of, _ENTRY.finditer(listed)):
+            stored, raw = kept.get(one.name, ("", ""))
+            path = repository.top / one.name
+            if one.id == stored and _changed_ns(path) >= since_ns:
+                path.write_bytes(self._run_git("cat-file", "blob", raw))
 
     def run_theirs(self, *arguments: str) -> str:
         """Run git in the folder's own repository. Raises OSError, SubprocessError."""
@@ -549,6 +636,30 @@ def _command(*arguments: str) -> list[str]:
     return ["git", *settings, *arguments]
 
 
+def _size(path: Path) -> int | None:
+    try:
+        return path.lstat().st_size
+    except OSError:
+        return None
+
+
+def _changed_ns(path: Path) -> int:
+    """When the inode of a file changed; 0 if it is not there."""
+    try:
+        return path.lstat().st_ctime_ns
+    except OSError:
+        return 0
+
+
+def _read_converted(file: Path) -> dict[str, tuple[str, str]]:
+    """The ids of the stored form and of the content in the folder, by path from its top."""
+    try:
+        found: dict[str, tuple[str, str]] = json.loads(file.read_text())
+    except (OSError, ValueError):
+        return {}
+    return found
+
+
 def _tree(digest: str | None) -> str | None:
     kind, _, tree = (digest or "").partition(":")
     return tree if kind == "git" else None
@@ -562,6 +673,8 @@ _ENTRY = re.compile(
 
 #: The mode of another repository's commit.
 _LINK = b"160000"
+#: The mode of a symbolic link.
+_SYMLINK = "120000"
 
 
 class _Entry(NamedTuple):

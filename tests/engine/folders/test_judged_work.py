@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 import threading
 from pathlib import Path
 
@@ -483,6 +484,54 @@ def test_git_is_put_back_where_a_checker_moves_head(
     assert entry.changed_by_checkers is not None
     assert {one.split(" leadhand/")[0] for one in entry.changed_by_checkers.git} == moved
     assert any("changed what git has" in one for one in sessions.warnings(session))
+
+
+#: How git converts files, what each line of one is in the folder, and as git stores it.
+CONVERSIONS = {
+    "filter": (("filter.x.clean", "base64"), ("filter.x.smudge", "base64 -d"), b"x\n", b"eAo=\n"),
+    "line ends": (("core.autocrlf", "true"), ("core.safecrlf", "false"), b"x\r\n", b"x\n"),
+}
+
+
+@pytest.mark.parametrize("how", CONVERSIONS)
+def test_files_that_git_converts_are_put_back_as_they_are_in_the_folder(
+    sessions: Sessions, repo: Path, how: str
+) -> None:
+    """They are no change if only their times are new, and are stored as git stores them."""
+    *settings, content, stored = CONVERSIONS[how]
+    for name, value in settings:
+        git(repo, "config", name, value)
+    (repo / ".gitattributes").write_text("*.big filter=x\n")
+    for name in ("kept.big", "mutated.big", "work.big"):
+        (repo / name).write_bytes(content)
+    git(repo, "add", ".")
+    git(repo, "commit", "-qm", "Add files")
+    doer = "touch kept.big; printf 'y\\n' > work.big; printf 'y\\n' > new.big"
+    checks = [
+        "touch kept.big; for i in mutated work new; do echo >> $i.big; done",
+        {"name": "c", "command": f"cmp kept.big {repo}/kept.big && grep y new.big", "clean": True},
+        {"name": "i", "command": f"cmp mutated.big {repo}/mutated.big", "isolated": True},
+    ]
+    session = submit(sessions, repo, "", doer={"command": doer}, checkers=checks)
+    assert sessions.status(session) == "completed", sessions.reason(session)
+    folder, branch = sessions.folder(session), f"leadhand/{session}"
+    assert (folder / "mutated.big").read_bytes() == content
+    assert (folder / "work.big").read_bytes() == b"y\n"
+    (entry,) = sessions.engine.queries.ledger(session).items
+    assert entry.changed_by_checkers is not None
+    assert entry.changed_by_checkers.files == ["mutated.big", "new.big", "work.big"]
+    diff = sessions.engine.queries.diffs(session, limit=9).items[-1].patch
+    found = {line.split(" b/")[1] for line in diff.splitlines() if line.startswith("diff --git")}
+    assert found == {"new.big", "work.big"}
+    changed = git(repo, "diff", "--name-only", f"main..{branch}").splitlines()
+    assert changed == ["new.big", "work.big"]
+    as_git = b"eQo=\n" if how == "filter" else b"y\n"
+    shown = subprocess.run(["git", "cat-file", "blob", f"{branch}:work.big"], cwd=repo,
+                           check=True, capture_output=True)  # fmt: skip
+    assert shown.stdout == as_git
+    assert stored == subprocess.run(["git", "cat-file", "blob", f"{branch}:kept.big"], cwd=repo,
+                                    check=True, capture_output=True).stdout  # fmt: skip
+    assert git(folder, "status", "--porcelain") == ""
 
 
 #: A tool of flows that writes a file.
