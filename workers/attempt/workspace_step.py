@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
 from itertools import zip_longest
 from pathlib import Path
 
@@ -14,10 +15,10 @@ from app.domain.outcomes import Outcome
 from app.domain.program import Action
 from app.domain.workspaces import Kind, RunFolder, Survey
 from app.operations.attempts import Work
+from app.operations.folders.known import StoreFolders
 from leadhand.models.git_tracking import repository_top
 from leadhand.models.reasons import ReasonCode
 from workers.attempt import apply_step, merge_step
-from workers.attempt.audit_step import carry_out_audit
 from workers.attempt.own_folder_step import (
     STEPS,
     carry_out_own,
@@ -33,6 +34,7 @@ from workers.checkers.clean_folder import is_merge
 from workers.processes.exit_outcome import failed_outcome
 from workers.task.task import BodyTask
 from workers.workspaces import worktrees
+from workers.workspaces.audit import Access, FolderAudit
 from workers.workspaces.cleaning import Removed, clean, clean_merges
 from workers.workspaces.copies import check_size, make_copy
 from workers.workspaces.copy_back import write_digests
@@ -79,7 +81,7 @@ def carry_out(task: BodyTask, cancel: threading.Event) -> Outcome:
             case "keep":
                 return _keep(task, cancel, deadline)
             case "audit":
-                return carry_out_audit(task, cancel)
+                return _audit(task, cancel)
             case _:
                 merged = merge_step.carry_out(task, cancel, deadline)
                 return merged or _make(task, cancel, deadline)
@@ -311,3 +313,25 @@ def _root(task: BodyTask) -> Path:
 
 def _done(text: str, value: JsonValue) -> Outcome:
     return Outcome(word="succeeded", text=text, value=value)
+
+
+def _audit(task: BodyTask, cancel: threading.Event) -> Outcome:
+    """Run the step that audits the folders at this place; its text is the findings as JSON.
+
+    Raises WorkspaceRefused, Cancelled.
+    """
+    if task.worktrees is None:
+        raise WorkspaceRefused("this worker has no folder for worktrees")
+
+    def ask(sessions: Sequence[str]) -> StoreFolders:
+        found = task.stored_folders(sessions)
+        if found is None:
+            raise Cancelled
+        return found
+
+    access = Access(
+        ask, task.on_workspace, lambda session: reserved(task, session, removable(force=False))
+    )
+    repair = bool(task.inputs.get("repair"))
+    found = FolderAudit(task.worktrees, access, repair=repair, cancel=cancel).run()
+    return Outcome(word="succeeded", verdict="accept", text=found.model_dump_json())

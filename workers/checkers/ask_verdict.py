@@ -11,12 +11,14 @@ from app.truncate import cut
 from workers.agents.answer import Answer
 from workers.agents.ask import ask
 from workers.agents.output_parser import TEXT_LIMIT
-from workers.checkers.checker_model import checker_model
 from workers.checkers.read_verdict import read_verdict
 from workers.checkers.verdicts import agent_verdict, is_unclear, read_as, unclear
 from workers.prompts.build import VERDICT_QUESTION, checker_prompt, new_nonce, verdict_question
 from workers.prompts.inputs import CheckInputs
 from workers.task.task import BodyTask
+
+#: Programs that know only the models of their own maker.
+_OWN_MODELS = {"claude", "codex"}
 
 
 def ask_verdict(
@@ -28,7 +30,7 @@ def ask_verdict(
     the same time limit. Raises AgentUnknown, AgentUnusable, ModelUnwanted.
     """
     deadline = time.monotonic() + timeout_s
-    model = checker_model(task, given, name)
+    model = _checker_model(task, given, name)
     first = ask(
         task,
         name,
@@ -96,3 +98,24 @@ def _sum(usage: Usage, more: Usage | None) -> Usage:
         input_tokens=usage.input_tokens + more.input_tokens,
         output_tokens=usage.output_tokens + more.output_tokens,
     )
+
+
+def _checker_model(task: BodyTask, given: CheckInputs, name: str) -> str | None:
+    """The model for a checker: its own, else the doer's if the checker's agent takes it.
+
+    Raises AgentUnknown.
+    """
+    if given.checker.model is not None or given.doer_model is None:
+        return given.checker.model
+    agent = task.agents.agent(name)
+    doer = given.doer.agent if given.doer is not None else task.default_agent
+    makers = {_maker(task, one) for one in (doer, name)}
+    is_foreign = len(makers) > 1 and makers <= _OWN_MODELS
+    return given.doer_model if agent.takes_model and not is_foreign else None
+
+
+def _maker(task: BodyTask, name: str | None) -> str:
+    """The program of an agent; empty for any other kind."""
+    agent = task.agents.agents.get(name or "")
+    command = agent.command if agent is not None else None
+    return command[0].rpartition("/")[2] if command else ""
