@@ -101,6 +101,7 @@ spelling:
 
 sizes:
 	$(PY) scripts/sizes.py
+	$(PY) scripts/house.py --check
 
 dependencies:
 	$(BIN)/deptry .

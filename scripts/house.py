@@ -1,4 +1,7 @@
-"""Prints the measures of the product's structure for a revision and for the working tree."""
+"""Prints the measures of the product's structure for a revision and for the working tree.
+
+With `--check`, reports operations that are named in too many files.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,20 @@ import ast
 import io
 import re
 import subprocess
+import sys
 import tarfile
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
+
+from leadhand.contract.operation import Operation
+from leadhand.contract.operations import NOUNS
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("app", "tasks", "workers", "api", "leadhand")
 ENDINGS = (".py", ".lua")
+#: Files that name an operation: its declaration, its handler, and two more, such as the dashboard.
+PLACES = 4
 #: Ten operations: the words by which each goes in routes, methods, handlers, commands and tools.
 OPERATIONS = {
     "rehome": r"rehome",
@@ -29,15 +39,45 @@ OPERATIONS = {
 }
 
 
-def main() -> None:
-    """Print a table: what is measured, then, now."""
+def main() -> int:
+    """Print a table: what is measured, then, now; returns 1 if a check finds something."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("revision", nargs="?", default="HEAD", help="what to compare with (HEAD)")
-    revision = options.parse_args().revision
+    options.add_argument("--check", action="store_true", help="report operations in many files")
+    given = options.parse_args()
+    if given.check:
+        found = list(scattered(files_here()))
+        print(*found or [f"each operation is named in at most {PLACES} files"], sep="\n")
+        return 1 if found else 0
+    revision = given.revision
     before, now = measures(files_of(revision)), measures(files_here())
     print(f"{'':24}{revision[:12]:>14}{'working tree':>14}")
     for name, value in now.items():
         print(f"{name:24}{before[name]:>14}{value:>14}")
+    return 0
+
+
+def scattered(files: Mapping[str, str]) -> Iterator[str]:
+    """Yield an error for each operation whose constant or name is in too many files."""
+    names = {
+        (noun.__name__.rpartition(".")[2], constant): one.name
+        for noun in NOUNS
+        for constant, one in vars(noun).items()
+        if isinstance(one, Operation)
+    }
+    places = defaultdict(set)
+    for file, text in files.items():
+        for one in ast.walk(ast.parse(text)) if file.endswith(".py") else ():
+            match one:
+                case ast.Attribute(value=ast.Name(id=noun), attr=name) if (noun, name) in names:
+                    places[names[noun, name]].add(file)
+                case ast.Constant(value=str(name)):
+                    places[name].add(file)
+                case _:
+                    pass
+    for name in names.values():
+        if len(places[name]) > PLACES:
+            yield f"{name} is in {len(places[name])} files: {', '.join(sorted(places[name]))}"
 
 
 def files_of(revision: str) -> dict[str, str]:
@@ -84,7 +124,7 @@ def _import_lines(tree: ast.Module) -> int:
 
 
 def _names(tree: ast.Module) -> Iterator[str]:
-    """Yield the identifiers and the texts of a module, without docstrings."""
+    """Yield the identifiers and the words of a module, without docstrings and sentences."""
     docs = {id(one.value) for one in ast.walk(tree) if isinstance(one, ast.Expr)}
     for one in ast.walk(tree):
         match one:
@@ -96,9 +136,9 @@ def _names(tree: ast.Module) -> Iterator[str]:
                 yield name
             case ast.ClassDef(name=name):
                 yield name
-            case ast.Constant(value=str(text)) if id(one) not in docs:
+            case ast.Constant(value=str(text)) if id(one) not in docs and " " not in text:
                 yield text
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -21,12 +21,12 @@ from leadhand.contract import (
 )
 from leadhand.contract.operation import Operation
 
-_NOUNS = (
+NOUNS = (
     submissions, sessions, messages, plans, folders, shared, stacks, work, artifacts, guards, flows,
     fleet, tokens,
 )  # fmt: skip
 
 #: By name.
 OPERATIONS: dict[str, Operation[Any]] = {
-    one.name: one for noun in _NOUNS for one in vars(noun).values() if isinstance(one, Operation)
+    one.name: one for noun in NOUNS for one in vars(noun).values() if isinstance(one, Operation)
 }
