@@ -8,7 +8,7 @@ from pydantic import JsonValue
 
 from app.compiler.checker_names import check_names
 from app.compiler.protecting import protection, recording_step
-from app.compiler.workflow import compile_loop, needs_in_turn
+from app.compiler.workflow import by_products, compile_loop, needs_in_turn
 from app.domain.merges import ASK_TIMEOUT_S, ASKS, RESOLVES, Merge
 from app.domain.program import Action, Loop, OnFail, Program, Step
 from app.domain.references import literal, outcome_reference
@@ -33,7 +33,7 @@ def merge_program(document: LoopDocument, merge: Merge) -> Program:
     facts: dict[str, JsonValue] = {
         name: literal(value) if isinstance(value, str) else value
         for name, value in merge.model_dump().items()
-    }
+    } | by_products(document)
     attempt = Loop(
         id="attempt",
         label="merge",
@@ -97,7 +97,8 @@ def _attempt(document: LoopDocument, facts: dict[str, JsonValue]) -> tuple[Step,
             "conversation": None,
             "inputs": {
                 name: steps["do"].inputs.get(name) for name in ("doer", "model")
-            } | {"task": "${rebase.ask}"} | protection("protect", document.protected),
+            } | {"task": "${rebase.ask}"} | by_products(document)
+            | protection("protect", document.protected),
         }
     )  # fmt: skip
     commit = _step(

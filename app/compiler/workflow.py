@@ -171,7 +171,7 @@ def _baseline(
             inputs={
                 "checker": _literals({**_dump(checker), "name": name}),
                 "is_baseline": True,
-                **_left_out(loop),
+                **by_products(loop),
             },
         )
         for name, checker in checkers.items()
@@ -195,7 +195,7 @@ def _has_baseline(loop: LoopDocument | PhaseDocument) -> bool:
     return loop.baseline and loop.max_iterations > 0
 
 
-def _left_out(loop: LoopDocument | PhaseDocument) -> dict[str, JsonValue]:
+def by_products(loop: LoopDocument | PhaseDocument) -> dict[str, JsonValue]:
     """The input of the steps that may be the first to take a snapshot of the folder."""
     if loop.leave_out is None:
         return {}
@@ -310,7 +310,7 @@ def _do(
             },
             "prior": prior,
             **({"continues": True} if loop.conversation == "continue" else {}),
-            **_left_out(loop),
+            **by_products(loop),
             **protection(_protect_id(id_), _protected_files(loop), asks=loop.on_protected == "ask"),
         },
     )

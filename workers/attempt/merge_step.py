@@ -15,6 +15,7 @@ from app.truncate import cut
 from leadhand.models.reasons import Reason, ReasonCode
 from workers.checkers.clean_folder import record_work
 from workers.checkers.combine import judge
+from workers.folders.work_diff import left_out
 from workers.processes.exit_outcome import failed_outcome
 from workers.task.inputs import Text
 from workers.task.task import BodyTask
@@ -134,7 +135,10 @@ def _commit(task: BodyTask, cancel: threading.Event, deadline: float) -> Outcome
     if not begun.is_merged:
         with shelf.locked(cancel) as lock:
             resolver = bool(task.inputs.get("asked"))
-            done = merging.conclude(git.holding(lock), path, wanted, begun, resolver=resolver)
+            done = merging.conclude(
+                git.holding(lock), path, wanted, begun,
+                resolver=resolver, leave_out=left_out(task.inputs),
+            )  # fmt: skip
             if done.new is not None and not done.is_merged:
                 record_work(task, path)
     left = done.conflict if done.new is None else None

@@ -25,7 +25,7 @@ from pydantic import JsonValue
 from app.domain.outcomes import Outcome
 from leadhand.models.git_tracking import repository_top
 from workers.folders.git_state import GitState
-from workers.folders.private_repository import find_repository
+from workers.folders.private_repository import by_products_of, find_repository
 from workers.folders.work_diff import SNAPSHOTS, left_out
 from workers.folders.worktree import SnapshotLost, Worktree
 from workers.processes.exit_outcome import failure
@@ -221,8 +221,7 @@ class _CleanFolder:
     def _restore(self, digest: str, *, removes: bool = True) -> Worktree:
         self._make()
         self.task.folder.mkdir(parents=True, exist_ok=True)
-        recorded = find_repository(self._shelf, self._top)
-        by_products = recorded.by_products.read_text().splitlines() if recorded else None
+        by_products = by_products_of(self._shelf, self._top)
         tree = Worktree(
             self._snapshot_folder, self._home / SNAPSHOTS, is_own=True, leave_out=by_products
         )

@@ -14,6 +14,8 @@ from workers.checkers.baseline import KeptBases, baseline_of, compare
 from workers.checkers.commands import CommandRun, listed, run_command
 from workers.checkers.quarantine import with_note, without_quarantined
 from workers.checkers.verdicts import command_verdict
+from workers.folders.private_repository import by_products_of
+from workers.folders.work_diff import SNAPSHOTS
 from workers.folders.worktree import Worktree
 from workers.prompts.inputs import CheckInputs
 from workers.task.task import BodyTask
@@ -64,7 +66,9 @@ class _SameFolder:
     def __init__(self, task: BodyTask, given: CheckInputs) -> None:
         folder = (task.own_top or task.cwd) if given.checker.reruns else None
         shelf, most = task.spill / "state", task.copy_max
-        self._tree = None if folder is None else Worktree(folder, shelf, most=most)
+        tree = partial(Worktree, shelf=shelf, most=most)
+        named = None if folder is None else by_products_of(task.home / SNAPSHOTS, folder)
+        self._tree = None if folder is None else tree(folder, leave_out=named)
         self._before = None if self._tree is None else self._tree.snapshot()
         #: Why it did not run again; '' if it did.
         self.note = ""

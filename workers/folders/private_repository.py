@@ -95,6 +95,12 @@ def find_repository(shelf: Path, folder: Path) -> PrivateRepository | None:
     return None
 
 
+def by_products_of(shelf: Path, folder: Path) -> list[str] | None:
+    """Returns the patterns of by-products with which snapshots began; None if there are none."""
+    found = find_repository(shelf, folder)
+    return None if found is None else found.by_products.read_text().splitlines()
+
+
 def make_repository(
     shelf: Path,
     folder: Path,

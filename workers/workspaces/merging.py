@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
@@ -113,24 +114,33 @@ def rebase(git: Git, path: Path, wanted: Merge, left: Conflict | None = None) ->
     return Rebased(old=old, tip=tip, new=here("rev-parse", "HEAD"))
 
 
-def conclude(git: Git, path: Path, wanted: Merge, begun: Rebased, *, resolver: bool) -> Rebased:
+def conclude(
+    git: Git,
+    path: Path,
+    wanted: Merge,
+    begun: Rebased,
+    *,
+    resolver: bool,
+    leave_out: Sequence[str] | None = None,
+) -> Rebased:
     """Finishes a rebase after its conflicts were resolved; returns the commit or the next conflict.
 
     Returns the merged work, the conflict that is left, or why the worktree is that of another merge
     by now. Changes are committed only after a `resolver` worked; its work is kept for the next
-    attempt.
+    attempt. `leave_out` are patterns of by-products, if they are not the default ones.
     """
     here = git.at(path)
     here.remove_stale(locks_of(path, ""))  # of the resolver's git, if that was killed
     if _read_owner(here) != _owner(wanted, begun.old, begun.tip):
         return _used(begun)
-    left = _go_on(here, begun)
+    left = _go_on(here, begun, leave_out)
     if left is not None:
         return begun.model_copy(update={"conflict": left, "new": None})
     if resolver and worktrees.has_changes(here):
-        here("add", "--all")
+        worktrees.add_all(here, leave_out)
         message = f"Resolve the merge of task {wanted.task}"
-        here(*identity(here), "commit", "--quiet", "--no-verify", "--message", message)
+        if here.ask(*DIFF, "--cached", "--quiet") is None:
+            here(*identity(here), "commit", "--quiet", "--no-verify", "--message", message)
     new = here("rev-parse", "HEAD")
     if not resolver and new != begun.new:
         return _used(begun)
@@ -291,10 +301,10 @@ def _is_at(here: Git, owner: str, left: Conflict) -> bool:
     return is_stopped and _read_owner(here) == owner
 
 
-def _go_on(here: Git, begun: Rebased) -> Conflict | None:
+def _go_on(here: Git, begun: Rebased, leave_out: Sequence[str] | None) -> Conflict | None:
     """Continue a rebase, if one is in progress, and return the conflict that is left."""
     if _in_rebase(here) and not _unresolved(here, here.folder, begun.conflict):
-        here("add", "--all")
+        worktrees.add_all(here, leave_out)
         _continue(here)
     return _conflict(here, begun.old, begun.tip) if _in_rebase(here) else None
 

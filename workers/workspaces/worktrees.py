@@ -7,10 +7,12 @@ commit, or a commit that no other branch has.
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from workers.processes.by_products import BY_PRODUCTS
 from workers.processes.nested_repositories import open_nested
 from workers.workspaces.git import DIFF, Git, GitFailed, WorkspaceRefused, identity
 from workers.workspaces.in_progress import (
@@ -97,10 +99,22 @@ def keep(git: Git, path: Path, message: str) -> str:
     here = git.at(path)
     if has_changes(here):
         open_nested(here, path)
-        here("add", "--all")
+        add_all(here)
         if here.ask(*DIFF, "--cached", "--quiet") is None:
             here(*identity(here), "commit", "--quiet", "--no-verify", "--message", message)
     return here("rev-parse", "HEAD")
+
+
+def add_all(here: Git, leave_out: Sequence[str] | None = None) -> None:
+    """Brings the index up to date, without by-products that git does not track.
+
+    `leave_out` are their patterns, if they are not the default ones.
+    """
+    patterns = BY_PRODUCTS if leave_out is None else leave_out
+    given = (f"--exclude={pattern}" for pattern in patterns)
+    listed = here("ls-files", "-z", "--others", "--ignored", "--directory", *given)
+    left = (f":(exclude,literal){name}" for name in listed.split("\0") if name)
+    here("add", "--all", "--", ".", *left)
 
 
 def has_changes(here: Git) -> bool:

@@ -187,8 +187,11 @@ def test_documents_name_by_products_and_large_files_are_none_of_the_work(
     git(repo, "commit", "-qm", "large")
     more = f"head -c {worktree.LARGE + 1} /dev/zero > large; echo x >> tracked"
     doer = {"command": f"mkdir -p out/sub .leadhand; touch out/sub/x .env a .leadhand/x; {more}"}
-    session = submit(sessions, repo, "touch out/y b.log", doer=doer, leave_out=["out/", "*.log"])
+    again = "echo x >> out/z; test $(wc -l < out/z) = 2"  # so that its first run is red
+    checkers = ["touch out/y b.log", {"name": "again", "command": again, "reruns": 1}]
+    session = submit(sessions, repo, "", checkers=checkers, doer=doer, leave_out=["out/", "*.log"])
     (entry,) = sessions.engine.queries.ledger(session).items
+    assert [one["decided_by"] for one in entry.checks] == ["exit_code", "flaky"]
     assert entry.changed_by_checkers is None
     assert entry.left_out == ["b.log", "large", "out/"]
     changed = git(repo, "diff", "--name-only", f"main..leadhand/{session}").splitlines()

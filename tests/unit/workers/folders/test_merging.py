@@ -59,8 +59,17 @@ class Case:
             conflict = None if left is None else left.conflict
             return merging.rebase(self.git.holding(lock), self.path, self.wanted(task), conflict)
 
-    def conclude(self, task: str, begun: Rebased, *, resolver: bool = False) -> Rebased:
-        return merging.conclude(self.git, self.path, self.wanted(task), begun, resolver=resolver)
+    def conclude(
+        self,
+        task: str,
+        begun: Rebased,
+        *,
+        resolver: bool = False,
+        leave_out: list[str] | None = None,
+    ) -> Rebased:
+        return merging.conclude(
+            self.git, self.path, self.wanted(task), begun, resolver=resolver, leave_out=leave_out
+        )
 
     def land(self, task: str, done: Rebased) -> Landed:
         return merging.land(self.git, self.path, self.wanted(task), done)
@@ -235,9 +244,14 @@ def test_conflict_is_left_for_the_resolver_and_then_concluded(case: Case) -> Non
     assert "<<<<<<<" in begun.conflict.excerpt
     assert case.conclude("b", begun, resolver=True).new is None  # nothing was resolved
     (case.path / "one.txt").write_text("a and b\n")
-    done = case.conclude("b", begun, resolver=True)
+    for by_product in ("out", "__pycache__"):  # the second one only by default
+        (case.path / by_product).mkdir()
+        (case.path / by_product / "x.txt").touch()
+    done = case.conclude("b", begun, resolver=True, leave_out=["out/"])
     case.land("b", done)
     assert (case.show("one"), case.show("more")) == ("a and b", "m")
+    listed = git(case.repo, "ls-tree", "-r", "--name-only", plan_branch(PLAN)).splitlines()
+    assert [one for one in listed if "x.txt" in one] == ["__pycache__/x.txt"]
     assert case.subjects == ["a: one", "b: one, more"]
     check_untouched(case)
 
