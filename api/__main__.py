@@ -12,11 +12,11 @@ from api.application import create_app
 from api.serving import Api
 from api.wire.server import SPARE_THREADS, Server
 from app.engine import Engine
-from app.errors import SchemaDiffers, SecretDiffers, SettingInvalid, StoreAway, StoreForbids
 from app.logs import log_doubts, log_to_stderr
 from app.operations.fleet_secret import check_secret
 from app.settings import Settings, doubts
 from app.store.identity_file import memory_of
+from leadhand.errors import SchemaDiffers, SecretDiffers, SettingInvalid, StoreAway, StoreForbids
 from leadhand.process_guard import hide
 from tasks import tracing
 from tasks.artifact_sweep import ArtifactSweeper

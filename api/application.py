@@ -38,8 +38,8 @@ from api.openapi import routes as description
 from api.requests import MAX_BODY_BYTES
 from api.serving import Api
 from app.engine import Engine
-from app.errors import SessionUnknown
 from app.settings import Settings
+from leadhand.errors import SessionUnknown
 from leadhand.flows.file_reading import RESERVED
 
 #: Default number of event streams that one process serves in parallel.

@@ -8,13 +8,13 @@ from flask import Response
 
 from api.auth import current_visitor
 from api.serving import Call, serves
-from app.artifacts.errors import ArtifactUnknown
 from app.artifacts.folder import Part
 from app.domain.artifacts import is_digest
 from app.engine import Engine
 from app.errors import InvalidDocument
 from leadhand.contract import artifacts
 from leadhand.contract.bodies import PageQuery
+from leadhand.errors import ArtifactUnknown
 from leadhand.models.views.artifact import ArtifactView, UploadView
 from leadhand.models.views.view import Page
 

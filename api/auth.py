@@ -9,15 +9,15 @@ from typing import Any, NamedTuple
 from flask import Flask, g, request
 from pydantic import BaseModel
 
-from api.problem_types import Refused, forbidden, not_admitted, unauthenticated
 from app.engine import Engine
-from app.errors import CapabilityRefused, StoreAway
+from app.errors import CapabilityRefused
 from app.security.api_tokens import EVERYTHING, Owner, Scope, Token
 from app.security.command_permission import free_commands
 from app.security.step_tokens import PREFIX, Caller, verify_any
 from app.settings import Settings
 from leadhand.contract.operation import BodyRight, Operation
 from leadhand.contract.operations import OPERATIONS
+from leadhand.errors import Refused, StoreAway, TokenInvalid, TokenRefused
 
 #: The routes of the dashboard, which authenticates browsers by itself.
 BROWSER = "dashboard"
@@ -75,7 +75,7 @@ class Doorkeeper:
         if operation is not None:
             self._grant(visitor, operation)
         elif request.endpoint is not None:
-            raise forbidden("this route is no operation of the API")
+            raise TokenRefused("this route is no operation of the API")
         g.visitor = visitor
         g.token_recheck = lambda: self._still(text)
 
@@ -93,14 +93,14 @@ class Doorkeeper:
             return Visitor(token=self._engine.tokens.recognise(text))
         except CapabilityRefused as error:
             self._engine.guard.check()  # an emptied store knows no token and no attempt
-            raise not_admitted(error.why) from None
+            raise TokenInvalid(error.why) from None
 
     def _grant(self, visitor: Visitor, operation: Operation[Any]) -> None:
         """Check that the caller may call the operation. Raises Refused."""
         if visitor.body is not None:
             self._keep_to_own_tree(visitor.body, operation)
         elif operation.scope not in visitor.scopes:
-            raise forbidden(f"the token lacks the scope {str(operation.scope)!r}")
+            raise TokenRefused(f"the token lacks the scope {str(operation.scope)!r}")
 
     def _keep_to_own_tree(self, caller: Caller, operation: Operation[Any]) -> None:
         """Check that a body calls only for its own session and those below it. Raises Refused."""
@@ -110,9 +110,9 @@ class Doorkeeper:
                 "a body may read its own session and those below it, start child sessions and"
                 " control them, and call exit on its own"
             )
-            raise forbidden(f"the token is for session {caller.session!r} only", hint=hint)
+            raise TokenRefused(f"the token is for session {caller.session!r} only", hint=hint)
         if right.scope not in caller.scopes:
-            raise forbidden(f"the token lacks the scope {right.scope!r}")
+            raise TokenRefused(f"the token lacks the scope {right.scope!r}")
 
     def _reaches(self, caller: Caller, right: BodyRight, in_query: str) -> bool:
         """Whether the session of the request is one that the body may call for."""
@@ -137,10 +137,10 @@ class Doorkeeper:
     def _still(self, text: str) -> bool:
         try:
             self.recognise(text)
-        except Refused:
-            return False
         except StoreAway:
             return True  # unknown; the stream cannot read events either
+        except Refused:
+            return False
         return True
 
 
@@ -198,9 +198,7 @@ def allow(document: BaseModel, *, free: bool) -> None:
         hint = "name an agent of agents.toml instead, or ask for a token with exec:free"
         if _visitor().body is not None:
             hint = "name an agent of agents.toml instead; its session was submitted without it"
-        refusal = forbidden(f"{field} needs the scope 'exec:free'", hint=hint)
-        refusal.problem = refusal.problem.model_copy(update={"field": field})
-        raise refusal
+        raise TokenRefused(f"{field} needs the scope 'exec:free'", hint=hint, field=field)
 
 
 def _visitor() -> Visitor:
@@ -211,5 +209,5 @@ def _visitor() -> Visitor:
 def _bearer() -> str:
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not token:
-        raise unauthenticated()
+        raise TokenInvalid()
     return token

@@ -9,7 +9,6 @@ from pydantic import JsonValue
 from api.auth import allow, current_owner, may_bring_commands
 from api.documents import parse_document
 from api.folder import folder_of_command
-from api.problem_types import Refused
 from api.problems import refusal_of
 from api.serving import Call, serves
 from app.engine import Engine
@@ -19,6 +18,7 @@ from app.operations.submission.drafts import Asker, Submitted
 from app.security.api_tokens import Owner
 from leadhand.contract import submissions
 from leadhand.contract.submissions import Batch, BatchItem
+from leadhand.errors import Refused
 from leadhand.models.problems import Problem
 from leadhand.models.validation_messages import NAMED
 from leadhand.models.views.batch import BatchItemView, BatchView
@@ -34,16 +34,18 @@ def submit_batch(engine: Engine, _: Call, asked: Batch) -> BatchView:
         try:
             parsed.append(_item(given, current_owner(), engine, free=free, most=max(1, left)))
         except Refused as refusal:
+            refusal.problem = _of_item(refusal.problem, number)
             if all_or_none:
-                raise Refused(_of_item(refusal.problem, number), refusal.headers) from None
-            parsed.append(_of_item(refusal.problem, number))
+                raise
+            parsed.append(refusal.problem)
             left -= len(refusal.problem.errors)
     items = [one for one in parsed if isinstance(one, Item)]
     try:
         results = iter(engine.batches.submit(items, all_or_none=all_or_none))
     except ItemRefused as first:
         whole = refusal_of(first.error)
-        raise Refused(_of_item(whole.problem, first.number), whole.headers) from None
+        whole.problem = _of_item(whole.problem, first.number)
+        raise whole from None
     views = [
         _view(next(results), number) if isinstance(one, Item) else BatchItemView(problem=one)
         for number, one in enumerate(parsed)

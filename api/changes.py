@@ -16,11 +16,11 @@ from api.events import stream_response
 from api.fanout import Cut
 from api.serving import Call, current_api, serves
 from app.engine import Engine
-from app.errors import StoreAway
 from app.store.changes import ChangeReads
 from leadhand.contract import messages
 from leadhand.contract.bodies import PageQuery
 from leadhand.contract.operation import EVENT_STREAM
+from leadhand.errors import StoreAway
 from leadhand.models.views.attention import AttentionView, ChangeView
 from leadhand.models.views.step import position
 from leadhand.models.views.view import Page

@@ -6,8 +6,8 @@ import re
 
 from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 
-from api.problem_types import invalid
 from api.validation_errors import field_problems
+from leadhand.errors import RequestInvalid
 from leadhand.flows.documents import AnyDocument, FlowDocument
 from leadhand.graphs.documents import GraphDocument
 from leadhand.models.documents import LoopDocument, WorkflowDocument
@@ -40,7 +40,7 @@ def parse_document(given: JsonValue, *, most: int = NAMED) -> AnyDocument:
         problems = tuple(
             one.model_copy(update={"field": _INDEX.sub(r"[\1]", one.field)}) for one in problems
         )
-    raise invalid(problems)
+    raise RequestInvalid.of_fields(problems)
 
 
 def _model_of(given: JsonValue) -> type[BaseModel] | None:

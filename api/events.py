@@ -15,12 +15,12 @@ from api.fanout import Cut, Fanout, StreamCut, Subscription
 from api.serving import Call, current_api, serves
 from app.domain.states import ENDED
 from app.engine import Engine
-from app.errors import SessionUnknown, StoreAway
 from app.queries.outputs import OutputCursor, output_part
 from app.queries.sessions import Queries
 from leadhand.contract import sessions
 from leadhand.contract.operation import EVENT_STREAM
 from leadhand.contract.sessions import StreamQuery
+from leadhand.errors import SessionUnknown, StoreAway
 from leadhand.models.views.step import Event, position
 from leadhand.models.views.view import Page
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
-from app.errors import StoreAway
+from leadhand.errors import StoreAway
 from leadhand.models.views.step import Event, position
 
 log = logging.getLogger("leadhand.api")

@@ -8,13 +8,13 @@ from flask import Response
 
 from api.folder import found_here
 from api.metrics import MEDIA_TYPE, families, render_metrics
-from api.problem_types import invalid
 from api.serving import Call, serves
 from app.engine import Engine
 from app.queries.statistics import MOST_DAYS, today
 from leadhand.contract import fleet
 from leadhand.contract.bodies import NoQuery
 from leadhand.contract.fleet import FolderQuery
+from leadhand.errors import RequestInvalid
 from leadhand.models.problems import FieldProblem
 from leadhand.models.views.audit import FsckView
 from leadhand.models.views.fleet import AgentView, FleetView, QueueView, ToolView, WorkerView
@@ -89,4 +89,4 @@ def _period(asked: fleet.StatisticsQuery) -> tuple[date, date]:
 
 def _refuse(field: str, value: date, message: str) -> Exception:
     problem = FieldProblem(field=field, message=message, place="query", value=str(value))
-    return invalid((problem,))
+    return RequestInvalid.of_fields((problem,))

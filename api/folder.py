@@ -8,10 +8,10 @@ from urllib.parse import unquote_to_bytes
 from flask import request
 
 from api.auth import current_caller, may_bring_commands
-from api.problem_types import forbidden, malformed
 from app.engine import Engine
 from app.operations.submission.drafts import Found
 from leadhand.contract.fleet import LONGEST, FolderQuery
+from leadhand.errors import Malformed, TokenRefused
 from leadhand.models.definition_folder import FOLDER_HEADER
 
 
@@ -21,7 +21,7 @@ def folder_of_command() -> str:
     folder = os.fsdecode(unquote_to_bytes(given))
     if given and (not folder.startswith("/") or "\0" in folder or len(folder) > LONGEST):
         hint = "give an absolute path, percent-encoded, or leave it out"
-        raise malformed(f"the {FOLDER_HEADER} cannot be used", field=FOLDER_HEADER, hint=hint)
+        raise Malformed(f"the {FOLDER_HEADER} cannot be used", field=FOLDER_HEADER, hint=hint)
     return folder
 
 
@@ -36,7 +36,7 @@ def found_here(engine: Engine, asked: FolderQuery | None = None, *, default: str
         found = definitions.of_session(engine.registry.ref(caller.session))
         if asked is not None and asked.folder not in (None, found.folder):
             hint = "leave folder out: a body has what its session has"
-            raise forbidden(f"the token is for session {caller.session!r} only", hint=hint)
+            raise TokenRefused(f"the token is for session {caller.session!r} only", hint=hint)
         return found
     folder = (asked and asked.folder) or folder_of_command()
     return definitions.of_folder(folder or default, free=may_bring_commands(engine))

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pydantic import JsonValue
 from pydantic_core import from_json
 
-from api.problem_types import Refused, malformed
-from api.validation_errors import shortened
+from app.redaction import shortened
+from leadhand.errors import Malformed, Refused
 
 #: Maximum nesting depth, so that recursive code over documents is safe.
 MAX_DEPTH = 64
@@ -29,7 +29,7 @@ def parse_body(body: bytes) -> JsonValue:
         text = str(error)
         if text.startswith(_PARSERS_DEPTH):
             raise _too_deep() from None
-        raise malformed(_parser_words(text), hint="send one JSON object in UTF-8") from None
+        raise Malformed(_parser_words(text), hint="send one JSON object in UTF-8") from None
     whole = _make_whole(found)
     json.loads(body, object_pairs_hook=_once_each, parse_int=str, parse_float=str)
     return whole
@@ -72,7 +72,7 @@ def _once_each(pairs: Sequence[tuple[str, object]]) -> None:
     seen: set[str] = set()
     for name, _ in pairs:
         if name in seen:
-            raise malformed(
+            raise Malformed(
                 f"the body gives {shortened(name)} twice in one object",
                 field=name[:80],
                 hint="give each name once",
@@ -81,7 +81,7 @@ def _once_each(pairs: Sequence[tuple[str, object]]) -> None:
 
 
 def _too_deep() -> Refused:
-    return malformed(
+    return Malformed(
         f"the body is nested deeper than {MAX_DEPTH} levels",
         hint=f"nest lists and objects at most {MAX_DEPTH} levels deep",
     )

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from api.auth import current_author, current_caller, current_visitor
-from api.problem_types import plan_changed, task_unknown
 from api.serving import Call, serves
-from app.domain.plan_errors import PlanChanged
 from app.engine import Engine
 from leadhand.contract import plans
 from leadhand.contract.bodies import NoBody, NoQuery
+from leadhand.errors import PlanChanged, TaskUnknown
 from leadhand.models.etags import parse_plan_etag
 from leadhand.models.plans import PlanChange, PlanEdit, TaskReport
 from leadhand.models.views.plan import PlanView, ReportView, TaskView
@@ -62,7 +61,7 @@ def task(engine: Engine, call: Call, _: NoQuery) -> TaskView:
     plan, name = engine.plans.view(call.session), call.path["task"]
     found = next((one for one in plan.tasks if one.id == name), None)
     if found is None:
-        raise task_unknown(call.session, name, [one.id for one in plan.tasks])
+        raise TaskUnknown(call.session, name, [one.id for one in plan.tasks])
     return found
 
 
@@ -96,7 +95,7 @@ def _of_version(engine: Engine, call: Call, action: Callable[[int | None], PlanV
     try:
         return action(_seen(call.if_match))
     except PlanChanged as error:
-        raise plan_changed(str(error), engine.plans.view(call.session)) from None
+        raise error.with_plan(engine.plans.view(call.session)) from None
 
 
 def _seen(given: str | None) -> int | None:

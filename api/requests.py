@@ -12,10 +12,10 @@ from pydantic import BaseModel, JsonValue, ValidationError
 from werkzeug.exceptions import RequestEntityTooLarge
 
 from api.json_body import parse_body
-from api.problem_types import invalid, malformed, wrong_media_type
 from api.validation_errors import field_problems
 from app.domain.control import Seen
 from leadhand.contract.bodies import EVENT_ID_FORM, KEY_FORM
+from leadhand.errors import Malformed, Refused, RequestInvalid, of_status
 from leadhand.models.etags import parse_etag
 from leadhand.models.problems import FieldProblem
 
@@ -39,7 +39,7 @@ def body(model: type[M]) -> M:
     try:
         return model.model_validate(given)
     except ValidationError as error:
-        raise invalid(field_problems(error, given, model)) from None
+        raise RequestInvalid.of_fields(field_problems(error, given, model)) from None
 
 
 def query(model: type[M]) -> M:
@@ -52,7 +52,7 @@ def query(model: type[M]) -> M:
         if len(values) > 1:
             message = f"it is given {len(values)} times"
             problem = FieldProblem(field=name, message=message, hint="give it once", place="query")
-            raise invalid((problem,))
+            raise RequestInvalid.of_fields((problem,))
         given[name] = values[0]
     try:
         return model.model_validate(given)
@@ -60,7 +60,7 @@ def query(model: type[M]) -> M:
         problems = field_problems(error, given, model, place="query")
         # A parameter is reported once, whichever of its values is invalid.
         named = {p.field.partition(".")[0]: p for p in reversed(problems)}
-        raise invalid(
+        raise RequestInvalid.of_fields(
             tuple(p.model_copy(update={"field": name}) for name, p in reversed(named.items()))
         ) from None
 
@@ -78,7 +78,7 @@ def idempotency_key() -> str | None:
     """Returns the header Idempotency-Key; None if absent. Raises Refused if it is malformed."""
     key = request.headers.get("Idempotency-Key")
     if key is not None and not _KEY.fullmatch(key):
-        raise malformed(
+        raise Malformed(
             "the Idempotency-Key cannot be used",
             field="Idempotency-Key",
             hint="give 1 to 200 printable ASCII characters",
@@ -90,7 +90,7 @@ def last_event_id() -> str | None:
     """Returns the header Last-Event-ID; None if absent. Raises Refused if it is no event id."""
     last = request.headers.get("Last-Event-ID")
     if last is not None and not _EVENT_ID.fullmatch(last):
-        raise malformed(
+        raise Malformed(
             "the Last-Event-ID is not the id of an event",
             field="Last-Event-ID",
             hint="give the id of an event, such as 1700000000000-0, or leave it out",
@@ -112,6 +112,12 @@ def _json() -> JsonValue:
     return parse_body(_read_bytes())
 
 
+def wrong_media_type(media_type: str) -> Refused:
+    """Returns the error for a body that is not declared as JSON."""
+    detail = f"the body is {media_type!r}" if media_type else "the body has no Content-Type"
+    return of_status(415, detail, hint="send the header 'Content-Type: application/json'")
+
+
 def _read_bytes() -> bytes:
     """Read the bytes of the body. Raises Refused or RequestEntityTooLarge."""
     if (request.content_length or 0) > MAX_BODY_BYTES:
@@ -119,7 +125,7 @@ def _read_bytes() -> bytes:
     try:
         received = request.get_data(cache=True)
     except ParseException as error:
-        raise malformed(
+        raise Malformed(
             f"the chunks of the body cannot be read: {str(error)[:200]}",
             hint="send each chunk as its size in hexadecimal, its bytes and two line ends",
         ) from None

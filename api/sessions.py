@@ -17,7 +17,6 @@ from api.auth import (
 )
 from api.documents import parse_document
 from api.folder import folder_of_command
-from api.problem_types import invalid
 from api.responses import MARKDOWN, answer, attachment, drawing_response, session_answer
 from api.serving import Call, serves
 from api.store import current_workers
@@ -28,6 +27,7 @@ from leadhand.contract import messages, sessions, submissions
 from leadhand.contract.bodies import NoBody, NoQuery, PageQuery
 from leadhand.contract.operation import JSON_LINES
 from leadhand.contract.submissions import ParentEnd, SubmitQuery
+from leadhand.errors import RequestInvalid
 from leadhand.models.forms import GivenAnswer
 from leadhand.models.problems import FieldProblem
 from leadhand.models.views.explain import ExplainView, ReceiptView
@@ -68,7 +68,7 @@ def parent_end(query: SubmitQuery, *, is_child: bool) -> ParentEnd:
     if query.on_parent_end is not None and not is_child:
         message = "only a session that a doer or checker starts has a parent; leave it out"
         fault = FieldProblem(field="on_parent_end", message=message, place="query")
-        raise invalid((fault.model_copy(update={"value": query.on_parent_end}),))
+        raise RequestInvalid.of_fields((fault.model_copy(update={"value": query.on_parent_end}),))
     return query.on_parent_end or "abort"
 
 

@@ -14,9 +14,7 @@ from flask import request
 
 from api import requests
 from api.auth import current_caller, current_visitor
-from api.problem_types import forbidden
 from api.serving import Call, serves
-from app.domain.stack_errors import WorkflowUnknown
 from app.engine import Engine
 from app.errors import InvalidDocument
 from app.operations.stacks import StackCall
@@ -25,6 +23,7 @@ from app.store.stacks import StackReads
 from leadhand.contract import stacks
 from leadhand.contract.bodies import NoBody, PageQuery
 from leadhand.contract.stacks import StackQuery
+from leadhand.errors import TokenRefused, WorkflowUnknown
 from leadhand.models.patterns import NAME, form_of
 from leadhand.models.stacks import (
     ACTIVE,
@@ -203,7 +202,7 @@ def _check_rights(engine: Engine, stack: str) -> None:
     if not allowed:
         what = f"stack {stack!r} is not of the folder of session {caller.session!r}"
         hint = "use the stack of the session's folder, or a new one with another name"
-        raise forbidden(f"{what}, and the session has not made it", hint=hint)
+        raise TokenRefused(f"{what}, and the session has not made it", hint=hint)
 
 
 def _is_of_its_folder(engine: Engine, session: str, stack: str, head: dict[str, str]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from api.problem_types import too_many_streams
+from leadhand.errors import TooManyStreams
 
 
 class StreamLimit:
@@ -19,7 +19,7 @@ class StreamLimit:
     def take(self) -> None:
         """Reserves one of the allowed streams. Raises Refused if all are in use."""
         if not self._free.acquire(blocking=False):
-            raise too_many_streams(self._most)
+            raise TooManyStreams(self._most)
 
     def release(self) -> None:
         """Frees a reserved stream."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Sequence
 from typing import Literal
@@ -10,7 +9,7 @@ from typing import Literal
 from pydantic import BaseModel, JsonValue, ValidationError
 from pydantic_core import ErrorDetails
 
-from app.redaction import redact
+from app.redaction import HIDDEN, shortened
 from leadhand.graphs.faults import GraphMalformed
 from leadhand.models.patterns import form_of
 from leadhand.models.problems import FieldProblem
@@ -18,18 +17,8 @@ from leadhand.models.suggestions import nearest_field
 from leadhand.models.validation_messages import NAMED, error_details, plain_message
 
 Place = Literal["body", "query", "header"]
-#: Maximum characters of a value.
-SHOWN = 80
 #: Maximum errors that are read for them: each member of a union reports its own.
 _READ = 4 * NAMED
-#: The characters of a value in which secrets are looked for.
-_LOOKED_AT = 4 * SHOWN
-#: Replaces a secret.
-HIDDEN = "(not shown)"
-
-_SECRET_NAME = re.compile(
-    r"^(shell_)?env\.|token|secret|passw|api_?key|authorization|credential", re.IGNORECASE
-)
 _IDENTIFIER = re.compile(r"^[A-Za-z_][A-Za-z0-9_-]*$")
 
 #: The values of a discriminator whose error does not list them.
@@ -91,35 +80,6 @@ def _problems_of(
         yield FieldProblem(
             field=fault.path, value=value, message=fault.message, hint=fault.hint, place=place
         )
-
-
-def shortened(value: object, *, field: str = "") -> str | None:
-    """Formats a value for display: truncated, without secrets, containers by size.
-
-    >>> shortened(["a", "b"]), shortened(True), shortened("x" * 100)[-4:]
-    ('a list of 2', 'true', 'xx…"')
-    >>> shortened("postgres://me:pw@host/db"), shortened("hunter2", field="db.password")
-    ('(not shown)', '(not shown)')
-    """
-    match value:
-        case dict():
-            return f"an object of {len(value)}"
-        case list() | tuple():
-            return f"a list of {len(value)}"
-        case str() | int() | float() | None:
-            return _format_scalar(value, field)
-        case _:
-            return None
-
-
-def _format_scalar(value: str | float | None, field: str) -> str:
-    # A secret that only begins in the shown part is found by what follows.
-    start = value[:_LOOKED_AT] if isinstance(value, str) else ""
-    if _SECRET_NAME.search(field) or redact(start) != start:
-        return HIDDEN
-    if isinstance(value, str) and len(value) > SHOWN:
-        value = value[:SHOWN] + "…"
-    return json.dumps(value, ensure_ascii=False)
 
 
 def _field_problem(

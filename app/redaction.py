@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
 
@@ -26,6 +27,17 @@ _FLAGGED = re.compile(
      \s{1,4}["']?)
     (?!-)[^\s"'{}]{4,}
     """
+)
+
+#: Maximum characters of a value.
+SHOWN = 80
+#: The characters of a value in which secrets are looked for.
+_LOOKED_AT = 4 * SHOWN
+#: Replaces a secret.
+HIDDEN = "(not shown)"
+
+_SECRET_NAME = re.compile(
+    r"^(shell_)?env\.|token|secret|passw|api_?key|authorization|credential", re.IGNORECASE
 )
 
 
@@ -79,3 +91,32 @@ def without_secrets(value: JsonValue, secrets: Iterable[str] = ()) -> JsonValue:
             for name, item in value.items()
         }
     return value
+
+
+def shortened(value: object, *, field: str = "") -> str | None:
+    """Formats a value for display: truncated, without secrets, containers by size.
+
+    >>> shortened(["a", "b"]), shortened(True), shortened("x" * 100)[-4:]
+    ('a list of 2', 'true', 'xx…"')
+    >>> shortened("postgres://me:pw@host/db"), shortened("hunter2", field="db.password")
+    ('(not shown)', '(not shown)')
+    """
+    match value:
+        case dict():
+            return f"an object of {len(value)}"
+        case list() | tuple():
+            return f"a list of {len(value)}"
+        case str() | int() | float() | None:
+            return _format_scalar(value, field)
+        case _:
+            return None
+
+
+def _format_scalar(value: str | float | None, field: str) -> str:
+    # A secret that only begins in the shown part is found by what follows.
+    start = value[:_LOOKED_AT] if isinstance(value, str) else ""
+    if _SECRET_NAME.search(field) or redact(start) != start:
+        return HIDDEN
+    if isinstance(value, str) and len(value) > SHOWN:
+        value = value[:SHOWN] + "…"
+    return json.dumps(value, ensure_ascii=False)

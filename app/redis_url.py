@@ -20,7 +20,7 @@ from redis.connection import (
     parse_url,
 )
 
-from app.errors import SettingInvalid
+from leadhand.errors import SettingInvalid
 from leadhand.models.suggestions import nearest
 
 SCHEMES = ("redis", "rediss", "unix")

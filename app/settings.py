@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
-from app.errors import SettingInvalid
 from app.redis_url import SCHEMES, normalize
+from leadhand.errors import SettingInvalid
 from leadhand.models.documents import Budget
 from leadhand.models.variables import (
     ServerVariables,

@@ -10,8 +10,10 @@ from typing import NamedTuple
 from app.domain.ids import SessionRef
 from app.domain.records import Reply, StepRecord
 from app.engine import Engine
-from app.errors import (
-    ExportOwed,
+from app.errors import ExportOwed
+from app.operations.outbox import NEWER_MS
+from app.store.store import Due
+from leadhand.errors import (
     ProgramNewer,
     SessionUnknown,
     StoreAway,
@@ -19,8 +21,6 @@ from app.errors import (
     StoreReadOnly,
     StoreUnknown,
 )
-from app.operations.outbox import NEWER_MS
-from app.store.store import Due
 
 log = logging.getLogger(__name__)
 

@@ -9,12 +9,12 @@ from urllib.parse import urlsplit
 from celery import Celery
 
 from app.engine import Engine
-from app.errors import LeadhandError, SettingInvalid, StoreAway, StoreForbids, StoreUnfit
 from app.redis_url import SCHEMES
 from app.settings import Settings
 from app.store.errors import is_slow
 from app.store.examination import Examination, Examined
 from app.store.store import Store, connect
+from leadhand.errors import LeadhandError, SettingInvalid, StoreAway, StoreForbids, StoreUnfit
 from tasks.canvas import Canvas
 from tasks.celery_app import make_celery
 from tasks.steps import register

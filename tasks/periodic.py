@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable
 
 from app.engine import Engine
-from app.errors import StoreAway
 from app.sweep import Swept, sweep
+from leadhand.errors import StoreAway
 
 log = logging.getLogger(__name__)
 

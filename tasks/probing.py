@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from app.engine import Engine
-from app.errors import StoreAway
+from leadhand.errors import StoreAway
 from tasks.bootstrap import examine
 from tasks.periodic import STEADY, Pace, PeriodicThread
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from importlib.util import find_spec
 
-from app.errors import SettingInvalid
 from app.settings import Settings
+from leadhand.errors import SettingInvalid
 
 #: Milliseconds between two exports; unsent spans are lost when the process dies.
 _DELAY_MS = 1000

@@ -6,8 +6,8 @@ import logging
 import threading
 
 from app.engine import Engine
-from app.errors import StoreAway
 from app.webhooks.deliveries import Webhooks
+from leadhand.errors import StoreAway
 from tasks.periodic import STEADY, Pace
 
 log = logging.getLogger(__name__)

@@ -26,12 +26,12 @@ from celery.worker import state
 from celery.worker.components import Pool
 
 from app.engine import Engine
-from app.errors import LeadhandError, SettingInvalid
 from app.logs import log_doubts, log_to_stderr
 from app.operations.outputs import Outputs
 from app.settings import Settings, doubts
 from app.store.identity_file import memory_of
 from app.store.store import Store, connect
+from leadhand.errors import LeadhandError, SettingInvalid
 from leadhand.process_guard import end_with_parent, hide
 from tasks import tracing
 from tasks.bootstrap import examine, make_engine, refusal

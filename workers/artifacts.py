@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from pydantic import JsonValue
 
-from app.artifacts.errors import ArtifactsFull, ArtifactUnknown
 from app.domain.ids import SessionRef
 from app.domain.records import Grant
-from app.errors import StoreAway
 from app.security import step_tokens
 from leadhand.contract.artifacts import PART_BYTES
+from leadhand.errors import ArtifactsFull, ArtifactUnknown, StoreAway
 
 if TYPE_CHECKING:
     import httpx2
@@ -32,17 +31,12 @@ PATIENCE_S = 60.0
 _PASSING, _LASTING = frozenset({408, 425, 429}), frozenset({501, 505, 507, 511})
 
 
-class ApiAway(StoreAway):
-    """The API does not answer; the worker tries again while it owns the attempt."""
+class ArtifactsAway(StoreAway, narrow=True):
+    """The API, which stores artifacts, does not answer; a worker tries again."""
 
     def __init__(self, url: str, status: int | None = None) -> None:
-        super().__init__(url)
-        self.args = (url, status)
-        self.status = status
-
-    def __str__(self) -> str:
-        status = "" if self.status is None else f": HTTP {self.status}"
-        return f"the API at {self.url} does not answer{status}"
+        text = "" if status is None else f": HTTP {status}"
+        super().__init__(url, logged=f"the API at {url} does not answer{text}")
 
 
 class ArtifactStore(Protocol):
@@ -101,12 +95,12 @@ class RemoteArtifacts(NamedTuple):
                 trust_env=not _is_local(self.url),
             )
         except httpx2.TransportError as error:
-            raise ApiAway(self.url) from error
+            raise ArtifactsAway(self.url) from error
 
     def _check(self, answer: httpx2.Response) -> None:
-        """Raise ApiAway for any error: a lost attempt is noticed by its heartbeat."""
+        """Raise ArtifactsAway for any error: a lost attempt is noticed by its heartbeat."""
         if not answer.is_success:
-            raise ApiAway(self.url, answer.status_code)
+            raise ArtifactsAway(self.url, answer.status_code)
 
     def _is_complete(self, answer: httpx2.Response) -> bool:
         """Whether the artifact is complete. Raises ArtifactsFull for what is no answer to that."""
@@ -131,7 +125,7 @@ class Patience:
         """Store a file as an artifact. Raises StoreAway; ArtifactsFull if the API is away long."""
         try:
             self._open().put(ref, digest, file)
-        except ApiAway as error:
+        except ArtifactsAway as error:
             now = time.monotonic()
             self._away_since = self._away_since or now
             if now - self._away_since < PATIENCE_S:

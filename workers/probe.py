@@ -9,12 +9,12 @@ from __future__ import annotations
 import socket
 import sys
 
-from app.errors import LeadhandError, StoreAway, StoreUnknown
 from app.fleet.inventory import Inventory, inventory_of
 from app.settings import Settings
 from app.store.identity import state_of
 from app.store.identity_file import IdentityUnreadable, memory_of
 from app.store.store import Store, connect
+from leadhand.errors import LeadhandError, StoreAway, StoreUnknown
 
 
 def main() -> int:

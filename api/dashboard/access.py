@@ -8,10 +8,10 @@ from flask import Response, g, request
 
 from api.auth import Visitor
 from api.dashboard.hosts import Hosts
-from api.problem_types import forbidden
-from app.errors import CapabilityRefused, StoreAway
+from app.errors import CapabilityRefused
 from app.security.api_tokens import Scope
 from app.security.browser_sessions import LONGEST_S, BrowserSessions
+from leadhand.errors import StoreAway, TokenRefused
 
 #: Routes without a cookie; they show nothing about sessions.
 PUBLIC = frozenset({"sign_in", "redeem", "static"})
@@ -59,7 +59,7 @@ class Access:
         g.token_recheck = lambda: self._still(cookie)
         needed = scope_of(route, request.method)
         if needed not in visitor.scopes:
-            raise forbidden(
+            raise TokenRefused(
                 f"the token that signed in lacks the scope {needed.value!r}",
                 hint="sign in with a token that has it",
             )

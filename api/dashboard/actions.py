@@ -12,17 +12,15 @@ from pydantic import BaseModel, JsonValue, ValidationError
 
 from api.dashboard.panels.answer_fields import given_answer
 from api.dashboard.replies import done, go_to, late, read_form
-from api.problem_types import Refused, invalid
 from api.serving import Call, carry_out
 from api.validation_errors import field_problems
 from app.engine import Engine
-from app.errors import AnswerUnwanted
 from leadhand.contract import messages, plans, sessions, submissions
 from leadhand.contract.bodies import NoBody
 from leadhand.contract.operation import Operation
+from leadhand.errors import AnswerUnwanted, PlanChanged, Refused, RequestInvalid
 from leadhand.models.etags import plan_etag
 from leadhand.models.plans import PlanEdit
-from leadhand.models.problems import Kind
 from leadhand.models.views.explain import QuestionView
 from leadhand.models.views.session import SessionView
 
@@ -173,7 +171,7 @@ def _edit(engine: Engine, session: str, operation: dict[str, JsonValue], text: s
     try:
         asked = PlanEdit.model_validate(given)
     except ValidationError as error:
-        raise invalid(field_problems(error, given, PlanEdit)) from None
+        raise RequestInvalid.of_fields(field_problems(error, given, PlanEdit)) from None
     return _on_plan(engine, plans.EDIT, session, asked, text)
 
 
@@ -191,7 +189,7 @@ def _on_plan(
     try:
         carry_out(engine, operation, call, asked)
     except Refused as refusal:
-        if refusal.problem.type != Kind.PLAN_CHANGED.uri:
+        if refusal.problem.type != PlanChanged.kind.uri:
             raise
         return late("Look again", "the plan has changed; look at it again")
     return done(text, f"/ui/plans/{session}")

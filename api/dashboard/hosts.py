@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 from flask import Flask, request
 
-from api.problem_types import Refused, forbidden, malformed, refuse_by_status
 from app.settings import Settings
+from leadhand.errors import Malformed, Refused, TokenRefused, of_status
 
 #: Names of the machine itself; with any port.
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
@@ -40,7 +40,7 @@ class Hosts:
             "reach it by its own address, or name the host in LEADHAND_PUBLIC_URL or"
             " LEADHAND_ALLOWED_HOSTS"
         )
-        raise refuse_by_status(_MISDIRECTED, f"this API is not {given[:100]!r}", hint=hint)
+        raise of_status(_MISDIRECTED, f"this API is not {given[:100]!r}", hint=hint)
 
     def check_origin(self) -> None:
         """Raises Refused for a changing request that no page of the dashboard has sent (CSRF)."""
@@ -82,7 +82,7 @@ def install(flask: Flask, hosts: Hosts) -> None:
             given is not None and "," in given
         ):
             hint = "send the header Host once, as HTTP/1.1 requires"
-            raise malformed("the request does not name one host", field="Host", hint=hint)
+            raise Malformed("the request does not name one host", field="Host", hint=hint)
         if hosts.is_loopback:
             hosts.check_host()
 
@@ -101,4 +101,4 @@ def _name_of(host: str) -> str:
 
 
 def _foreign(why: str) -> Refused:
-    return forbidden(f"the request was refused: {why}", hint="open the dashboard itself")
+    return TokenRefused(f"the request was refused: {why}", hint="open the dashboard itself")

@@ -10,8 +10,8 @@ from pydantic import BaseModel, JsonValue, ValidationError
 
 from api.dashboard.panels.answer_fields import parse_number
 from api.dashboard.render import page
-from api.problem_types import Refused, invalid
 from api.validation_errors import field_problems
+from leadhand.errors import Refused, RequestInvalid
 from leadhand.models.problems import FieldProblem, Problem
 
 #: The event that makes the page fetch its panels.
@@ -44,7 +44,7 @@ def read_form(model: type[M], fields: Mapping[str, JsonValue] | None = None) -> 
     try:
         return model.model_validate(given)
     except ValidationError as error:
-        raise invalid(field_problems(error, given, model)) from None
+        raise RequestInvalid.of_fields(field_problems(error, given, model)) from None
 
 
 def done(text: str, target: str) -> Response:
@@ -86,4 +86,6 @@ def see_other(path: str) -> Response:
 
 def missing(field: str, hint: str) -> Refused:
     """Returns the error for a form that lacks a required field."""
-    return invalid((FieldProblem(field=field, message="it is missing", hint=hint),))
+    return RequestInvalid.of_fields(
+        (FieldProblem(field=field, message="it is missing", hint=hint),)
+    )

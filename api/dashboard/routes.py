@@ -31,11 +31,11 @@ from api.problems import refusal_of
 from api.request_log import request_id
 from api.stream_limit import StreamLimit
 from app.engine import Engine
-from app.errors import StoreAway
 from app.security.api_tokens import Scope
 from app.security.browser_sessions import BrowserSessions
 from app.settings import Settings
 from app.store.browser import BrowserStore
+from leadhand.errors import StoreAway
 from leadhand.models.problems import Problem
 
 log = logging.getLogger("leadhand.api")

@@ -8,9 +8,9 @@ from flask import Blueprint, Response, g, request
 
 from api.dashboard.pages.sessions import Listed
 from api.dashboard.replies import go_to, missing
-from api.problem_types import refuse_by_status
 from app.engine import Engine
 from app.store.browser import VIEWS, BrowserStore
+from leadhand.errors import of_status
 
 #: Maximum characters of a name.
 NAME = 60
@@ -35,7 +35,7 @@ class SavedViews:
         if not shown.is_filtered:
             raise missing("address", "choose filters first")
         if not self._views.put_view(g.visitor.name, name, shown.address):
-            raise refuse_by_status(409, _FULL)
+            raise of_status(409, _FULL)
         return go_to(f"/ui/sessions?{shown.address}")
 
     def drop_view(self) -> Response:

@@ -14,8 +14,8 @@ from api.dashboard.sockets import connection_check
 from api.stream_limit import StreamLimit
 from app.domain.ids import SessionRef
 from app.engine import Engine
-from app.errors import StoreAway
 from app.store.changes import ChangeReads
+from leadhand.errors import StoreAway
 
 #: How often a browser is sent changes.
 EVERY_S = 0.25

@@ -13,7 +13,7 @@ from typing import Any, get_args
 from pydantic import BaseModel
 
 from app.security.api_tokens import Scope
-from app.store_differences import StoreState
+from leadhand.errors import StoreState
 from leadhand.models.reasons import ReasonCode
 
 Schema = dict[str, Any]

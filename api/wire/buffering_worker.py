@@ -20,10 +20,10 @@ from http import HTTPStatus
 
 from gunicorn.workers.gthread import STOP_KEEPALIVE_LINGER, ThreadWorker
 
-from api.problem_types import RETRY_AFTER_S, malformed, refuse_by_status
 from api.requests import MAX_BODY_BYTES
 from api.wire.connection import ClientSocket, Connection
 from api.wire.framing import MAX_HEAD_BYTES, Stage
+from leadhand.errors import RETRY_AFTER_S, Malformed, of_status
 from leadhand.models.problems import MEDIA_TYPE, Problem
 
 #: How long a client may take for the whole head of a request.
@@ -360,7 +360,7 @@ def _read(connection: Connection) -> bytes | None:
 
 
 def _response(status: int, detail: str, hint: str, *headers: str) -> bytes:
-    return _bytes_of(refuse_by_status(status, detail, hint=hint).problem, *headers)
+    return _bytes_of(of_status(status, detail, hint=hint).problem, *headers)
 
 
 def _bytes_of(problem: Problem, *headers: str) -> bytes:
@@ -380,11 +380,11 @@ def _bytes_of(problem: Problem, *headers: str) -> bytes:
 def unparsable(status: int, why: str) -> bytes:
     """Returns the response to a request that gunicorn cannot parse, or that broke the server."""
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        return _bytes_of(refuse_by_status(status, "the request cannot be served").problem)
+        return _bytes_of(of_status(status, "the request cannot be served").problem)
     detail = f"the request is not valid HTTP/1.1: {why[:_WHY_LENGTH]}"
     if status == HTTPStatus.BAD_REQUEST:
-        return _bytes_of(malformed(detail).problem)
-    return _bytes_of(refuse_by_status(status, detail).problem)
+        return _bytes_of(Malformed(detail).problem)
+    return _bytes_of(of_status(status, detail).problem)
 
 
 HEAD_LATE = _response(

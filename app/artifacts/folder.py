@@ -20,8 +20,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from app.artifacts.errors import ArtifactChanged, ArtifactsFull
 from app.domain.artifacts import YOUNG_S, is_digest
+from leadhand.errors import ArtifactChanged, ArtifactsFull
 
 #: Files whose references are looked up in one call.
 AT_ONCE = 200

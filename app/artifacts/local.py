@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from app.artifacts.errors import ArtifactUnknown
 from app.artifacts.folder import ArtifactFolder
 from app.domain.ids import SessionRef
+from leadhand.errors import ArtifactUnknown
 
 
 class LocalArtifacts:

@@ -17,8 +17,9 @@ from types import MappingProxyType
 from typing import Generic, NamedTuple, TypeVar
 
 from app.compiler.subflows import faults_in_files, faults_of_subflows
-from app.errors import FlowDisabled, FlowUnknown, InvalidDocument
+from app.errors import InvalidDocument
 from app.security.command_permission import free_commands
+from leadhand.errors import FlowDisabled, FlowUnknown
 from leadhand.file_stamp import Stamp, stamp_of
 from leadhand.flows.documents import (
     CommandStep,

@@ -11,7 +11,8 @@ from app.catalog.flow_catalog import Catalog
 from app.compiler.graph import known_arguments
 from app.compiler.subflows import literals
 from app.domain.program import Action, Program, Step
-from app.errors import FlowDisabled, FlowUnknown, InvalidDocument
+from app.errors import InvalidDocument
+from leadhand.errors import FlowDisabled, FlowUnknown
 from leadhand.flows.documents import AnyDocument, FlowDocument
 from leadhand.graphs.documents import GraphDocument, GraphStep
 from leadhand.models.suggestions import listed
@@ -120,7 +121,7 @@ def _flow(field: str, tool: str, catalog: Catalog) -> FlowDocument | InvalidDocu
     except FlowUnknown as error:
         hint = f"it {error.why}"
     except FlowDisabled as error:
-        hint = f"it cannot be used: {error}" + (f": {error.hint}" if error.hint else "")
+        hint = f"it cannot be used: {error}"
     return InvalidDocument(field, tool, hint)
 
 

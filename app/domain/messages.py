@@ -8,28 +8,13 @@ from collections.abc import Mapping
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from app.errors import InvalidDocument, LeadhandError
-from leadhand.models.problems import Kind
+from app.errors import InvalidDocument
 
 #: The kinds that Leadhand itself sends; any word of this form is a kind.
 HINT, NOTICE, REPORT, PROPOSAL, END = "hint", "notice", "report", "proposal", "end"
 _KIND = re.compile(r"[a-z][a-z_]{0,31}")
 #: Maximum bytes of a message's text, and of its data as JSON. The Lua functions refuse more too.
 BYTES = 16 * 1024
-
-
-class MessageRefused(LeadhandError):
-    """A session's inbox does not accept the message."""
-
-    kind = Kind.MESSAGE_REFUSED
-
-    def __init__(self, session: str, why: str) -> None:
-        super().__init__(session, why)
-        self.session = session
-        self.why = why
-
-    def __str__(self) -> str:
-        return f"session {self.session!r} does not accept this message: {self.why}"
 
 
 class Message(BaseModel):

@@ -13,9 +13,9 @@ from app.domain.ids import SessionRef
 from app.domain.program import Loop, Program
 from app.domain.records import Grant
 from app.domain.references import FlowValue, Reference, as_path, names_of
+from app.errors import ValueMissing
 from app.history.flow_result import newest_text
 from app.history.graph_values import NOT_RUN, Place, StepValue, values_at
-from app.history.reference_errors import ValueMissing
 from app.history.reference_places import has_turns, may_run_again, newest_run, places_of
 from app.history.snapshot import Snapshot
 from app.store.store import Store

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pydantic import JsonValue
 
-from app.errors import ControlRefused
 from app.operations.registry import Registry
 from app.operations.transitions import Transitions
 from app.queries.sessions import Queries
 from app.redaction import without_keys
+from leadhand.errors import ControlRefused
 from leadhand.models.views.session import SessionView
 
 

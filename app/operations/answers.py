@@ -9,14 +9,13 @@ from collections.abc import Iterable, Iterator
 from pydantic import JsonValue
 
 from app.domain.addresses import path_of
-from app.domain.answer_errors import AnswerUnfit
 from app.domain.clock import iso
 from app.domain.fan_out import expansion
 from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome, Verdict, without_surrogates
 from app.domain.program import Action, Program
 from app.domain.records import Reply, StepRecord
-from app.errors import AnswerUnwanted, ProgramStale
+from app.errors import AnswerUnfit, ProgramStale
 from app.history.flow_points import steps_at
 from app.history.transcript import records_of
 from app.operations.attempts import outcome_fields, without_credentials
@@ -24,6 +23,7 @@ from app.operations.registry import Registry
 from app.operations.transitions import Transitions
 from app.queries.sessions import Queries
 from app.store.store import Store
+from leadhand.errors import AnswerUnwanted
 from leadhand.models.form_answers import Accepted, fit
 from leadhand.models.forms import FREE_TEXT, AnswerRules, GivenAnswer, parse_rules
 from leadhand.models.views.session import SessionView

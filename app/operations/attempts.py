@@ -25,7 +25,7 @@ from app.domain.plans import parse_plan, statuses_of
 from app.domain.program import SCHEMA_VERSION, Action, Program, Step
 from app.domain.records import Grant, Reply
 from app.domain.workspaces import BESIDE
-from app.errors import SessionUnknown, SpecForeign, StoreAway
+from app.errors import SpecForeign
 from app.history.conversations import Message, messages_until
 from app.history.ledger import entry_of
 from app.history.lineage import home_of
@@ -40,6 +40,7 @@ from app.settings import Settings
 from app.store.calls import Call
 from app.store.store import Store
 from app.truncate import last_lines
+from leadhand.errors import SessionUnknown, StoreAway
 from leadhand.models.reasons import Reason, ReasonCode
 
 #: Maximum characters of a text in events.

@@ -19,7 +19,6 @@ from app.domain.ports import Carrier
 from app.domain.program import SCHEMA_VERSION
 from app.domain.records import Reply
 from app.domain.states import ENDED
-from app.errors import KeyDamaged, SessionUnknown
 from app.fleet.inventory import consumed_queues
 from app.operations.transitions import Transitions
 from app.queries.fleet import Fleet
@@ -27,6 +26,7 @@ from app.store.keys import GLOBAL_PARTS, NAMED_PARTS, OTHER_PARTS, SESSION_PARTS
 from app.store.scan import Kind
 from app.store.script_library import Verb
 from app.store.store import Store
+from leadhand.errors import KeyDamaged, SessionUnknown
 from leadhand.models.views.audit import Finding, FsckView
 
 #: Keys per call, and lines per Lua function.

@@ -14,15 +14,7 @@ from pydantic import JsonValue
 
 from app.domain.control import Seen
 from app.domain.states import SessionStatus
-from app.errors import (
-    ControlRefused,
-    InvalidDocument,
-    ProgramNewer,
-    QuotaPassed,
-    SessionChanged,
-    SessionStillRuns,
-    SessionUnknown,
-)
+from app.errors import InvalidDocument
 from app.operations.annotations import Annotations
 from app.operations.control import SessionControl
 from app.operations.deletion import Deletion
@@ -31,6 +23,14 @@ from app.queries.sessions import Queries
 from app.queries.shown_status import shown_status
 from app.store.store import Store
 from leadhand.contract.sessions import BulkVerb, SessionsWanted
+from leadhand.errors import (
+    ControlRefused,
+    ProgramNewer,
+    QuotaPassed,
+    SessionChanged,
+    SessionStillRuns,
+    SessionUnknown,
+)
 from leadhand.models.views.session import BulkRefusal, BulkView
 
 #: Maximum size of a token, in characters, and of what it contains, in bytes.
@@ -222,13 +222,13 @@ class Bulk:
         except SessionChanged as error:
             if seen is not None:
                 raise
-            return BulkRefusal(session=session, status=error.status, why=str(error))
+            return BulkRefusal(session=session, status=error.session_status, why=error.detail)
         except (ControlRefused, SessionStillRuns) as error:
-            return BulkRefusal(session=session, status=error.status, why=str(error))
+            return BulkRefusal(session=session, status=error.session_status, why=error.detail)
         except QuotaPassed as error:
-            return BulkRefusal(session=session, status="failed", why=str(error))
+            return BulkRefusal(session=session, status="failed", why=error.detail)
         except SessionUnknown as error:
-            return BulkRefusal(session=session, status="deleted", why=str(error))
+            return BulkRefusal(session=session, status="deleted", why=error.detail)
 
     def _carry_out_one(self, session: str, how: How, seen: Seen | None) -> BulkRefusal | None:
         """Apply the verb; refuses a session whose program needs a newer version."""
@@ -242,7 +242,7 @@ class Bulk:
                     self._control.apply(session, verb, reason=how.reason, seen=seen, free=how.free)
         except ProgramNewer as error:
             status = self._queries.session(session).status
-            return BulkRefusal(session=session, status=status, why=str(error))
+            return BulkRefusal(session=session, status=status, why=error.detail)
         return None
 
 

@@ -12,13 +12,13 @@ from app.domain.outcomes import Outcome, deleted_child, outcome_of_child
 from app.domain.program import Action, Step
 from app.domain.records import StepRecord
 from app.domain.states import SessionStatus
-from app.errors import ControlRefused, SessionUnknown
 from app.history.child_results import result_of_flow
 from app.operations.answers import Answers
 from app.operations.control import SessionControl
 from app.operations.planning.facts import PlanFacts
 from app.operations.registry import Registry
 from app.store.store import Store
+from leadhand.errors import ControlRefused, SessionUnknown
 
 #: The end of a child in one of these statuses settles the step that waits for it.
 REPORTED = (

@@ -19,15 +19,7 @@ from app.domain.ids import SessionRef
 from app.domain.program import agents_of
 from app.domain.records import Reply
 from app.domain.states import ENDED, SESSION_NEXT, SessionStatus
-from app.errors import (
-    ControlRefused,
-    InvalidDocument,
-    PositionRefused,
-    QuotaPassed,
-    SessionChanged,
-    SessionStillRuns,
-    SessionUnknown,
-)
+from app.errors import InvalidDocument, PositionRefused
 from app.fleet.placement import check_roots, other_home
 from app.fleet.tools import tools_in
 from app.history.flow_points import is_flow
@@ -43,6 +35,13 @@ from app.resume.plan import point_address, rewind_failed, rewind_to, rewind_to_f
 from app.resume.rewind import ResumePlan
 from app.security.step_tokens import Caller
 from app.store.store import Store
+from leadhand.errors import (
+    ControlRefused,
+    QuotaPassed,
+    SessionChanged,
+    SessionStillRuns,
+    SessionUnknown,
+)
 from leadhand.models.documents import Budget
 from leadhand.models.reasons import Reason, ReasonCode
 from leadhand.models.views.fleet import WorkerView

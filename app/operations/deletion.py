@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from app.domain.control import Seen
-from app.errors import StoreFull
 from app.operations.child_reports import ChildReports
 from app.operations.control import SessionControl
 from app.operations.folders.known import FolderIndex
 from app.operations.registry import Registry
+from leadhand.errors import StoreFull
 from leadhand.models.views.session import SessionView
 
 

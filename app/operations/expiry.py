@@ -10,7 +10,6 @@ from app.domain.ids import SessionRef
 from app.domain.ports import Carrier
 from app.domain.program import Action, Program
 from app.domain.records import Reply
-from app.errors import LeadhandError, StoreAway
 from app.history.transcript import UNANSWERED, records_of
 from app.operations.answers import Answers
 from app.operations.child_reports import ChildReports
@@ -18,6 +17,7 @@ from app.operations.planning.progress import PlanProgress
 from app.operations.registry import Registry
 from app.operations.transitions import Transitions
 from app.store.store import Store
+from leadhand.errors import LeadhandError, StoreAway
 
 
 class Expiry:

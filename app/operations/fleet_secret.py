@@ -13,9 +13,9 @@ from collections.abc import Sequence
 
 from pydantic import BaseModel, ConfigDict
 
-from app.errors import SecretDiffers
 from app.settings import Settings
 from app.store.store import Store
+from leadhand.errors import SecretDiffers
 
 log = logging.getLogger(__name__)
 

@@ -20,7 +20,6 @@ from app.domain.guards.texts import CHILDREN
 from app.domain.ids import SessionRef
 from app.domain.program import Action, Program, Step
 from app.domain.records import Reply
-from app.errors import LabelTaken
 from app.history.ledger import FEEDBACK
 from app.operations.submit import About, Submissions
 from app.operations.transitions import Transitions
@@ -29,6 +28,7 @@ from app.redaction import without_keys
 from app.security.api_tokens import Owner
 from app.store.store import Store
 from app.truncate import cut
+from leadhand.errors import LabelTaken
 from leadhand.models.documents import Budget
 from leadhand.models.guards import OUTPUT, AgentEvent, GateResult, StopReport
 from leadhand.models.reasons import Reason, ReasonCode

@@ -15,24 +15,19 @@ from app.domain.messages import (
     NOTICE,
     REPORT,
     Message,
-    MessageRefused,
     append_fields,
     check_kind,
     check_text,
     pack_data,
 )
 from app.domain.records import Reply
-from app.errors import (
-    CapabilityRefused,
-    IdempotencyConflict,
-    InvalidDocument,
-    SessionUnknown,
-)
+from app.errors import CapabilityRefused, InvalidDocument
 from app.operations.registry import Registry
 from app.operations.transitions import Transitions
 from app.redaction import without_keys, without_secrets
 from app.security.step_tokens import Caller
 from app.store.store import Store
+from leadhand.errors import IdempotencyConflict, MessageRefused, SessionUnknown
 from leadhand.models.plans import TaskReport
 from leadhand.models.views.plan import ReportView
 

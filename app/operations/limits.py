@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Literal
 
 from app.domain.ids import SessionRef, lock_name, name_of_lock
-from app.domain.shared_errors import LimitChanged, LimitUnknown
 from app.operations.store_guard import StoreGuard
 from app.operations.transitions import Transitions
 from app.store.store import Store
+from leadhand.errors import LimitChanged, LimitUnknown
 from leadhand.models.views.fleet import Limit
 
 #: What a caller read of a limit: one of these values, or `any` for an existing limit.

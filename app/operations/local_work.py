@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator
 
 from pydantic import JsonValue
 
-from app.artifacts.errors import ArtifactChanged, ArtifactsFull, ArtifactUnknown
 from app.artifacts.folder import ArtifactFolder, Part
 from app.domain.addresses import path_of
 from app.domain.artifacts import INLINE_BYTES, Artifact
@@ -37,6 +36,7 @@ from app.security import step_tokens
 from app.settings import Settings
 from app.store.store import Store
 from app.truncate import cut
+from leadhand.errors import ArtifactChanged, ArtifactsFull, ArtifactUnknown
 from leadhand.models.local_work import (
     LOST_AFTER_S,
     VALUE_CHARACTERS,

@@ -14,7 +14,7 @@ from app.domain.control import Seen
 from app.domain.ids import SessionRef
 from app.domain.program import Program
 from app.domain.states import SessionStatus
-from app.errors import ControlRefused, InvalidDocument
+from app.errors import InvalidDocument
 from app.history.snapshot import Snapshot
 from app.operations.control import SessionControl
 from app.operations.registry import Registry
@@ -23,6 +23,7 @@ from app.resume.compatibility import can_switch_in_place, explain_misfit
 from app.resume.plan import point_address, rewind_to, rewind_to_failure
 from app.resume.rewind import Adoption, ResumePlan, Rewind
 from app.store.store import Store
+from leadhand.errors import ControlRefused
 from leadhand.flows.documents import FlowDocument, FlowRun
 from leadhand.models.documents import Budget
 from leadhand.models.views.session import SessionView

@@ -11,13 +11,13 @@ from pydantic import JsonValue
 from app.domain.ids import SessionRef
 from app.domain.records import Reply
 from app.domain.shared import LONGEST_TTL_S, LockRecord, check_name
-from app.domain.shared_errors import LockLost, LockRefused, LockTaken
-from app.errors import CapabilityRefused, InvalidDocument, SessionUnknown
+from app.errors import CapabilityRefused, InvalidDocument
 from app.operations.registry import Registry
 from app.operations.transitions import Transitions
 from app.queries.shared import describe_owner, grant_view
 from app.security.step_tokens import Caller
 from app.store.store import Store
+from leadhand.errors import LockLost, LockRefused, LockTaken, SessionUnknown
 from leadhand.models.views.shared import LockGrant
 
 #: What the calls of one body or person have in common.

@@ -14,13 +14,7 @@ from pathlib import Path
 from app.domain.control import PARENT_DID, Control, Seen
 from app.domain.ids import SessionRef
 from app.domain.states import SessionStatus
-from app.errors import (
-    ControlRefused,
-    ExportOwed,
-    SessionChanged,
-    SessionStillRuns,
-    SessionUnknown,
-)
+from app.errors import ExportOwed
 from app.operations.child_reports import ChildReports
 from app.operations.control import SessionControl
 from app.operations.deletion import Deletion
@@ -29,6 +23,7 @@ from app.operations.planning.progress import PlanProgress
 from app.queries.sessions import Queries
 from app.settings import Settings
 from app.store.store import Store
+from leadhand.errors import ControlRefused, SessionChanged, SessionStillRuns, SessionUnknown
 from leadhand.models.views.result import ExportView
 
 log = logging.getLogger(__name__)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import JsonValue
 
-from app.errors import QuotaPassed
 from app.security.api_tokens import DAY_MS, Owner
+from leadhand.errors import QuotaPassed
 
 
 def owner_argument(owner: Owner | None, size: int) -> dict[str, JsonValue] | None:

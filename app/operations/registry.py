@@ -10,11 +10,10 @@ from typing import NamedTuple
 from pydantic import TypeAdapter, ValidationError
 
 from app.domain.environment.definitions import Definitions, parse_definitions
-from app.domain.environment.errors import EnvironmentSealed
 from app.domain.environment.session import SessionEnvironment
 from app.domain.ids import SessionRef
 from app.domain.program import Program
-from app.errors import ProgramNewer, SessionUnknown, SpecForeign
+from app.errors import EnvironmentSealed, SpecForeign
 from app.security.environment_cipher import decrypt, mark_of
 from app.security.session_signatures import (
     Spec,
@@ -28,6 +27,7 @@ from app.security.session_signatures import (
 )
 from app.settings import Settings
 from app.store.store import Store
+from leadhand.errors import ProgramNewer, SessionUnknown
 
 #: Sizes of the caches.
 SESSIONS = 4096
@@ -252,7 +252,7 @@ class Registry:
         try:
             return _Loaded(_PROGRAM.validate_json(text), genuine=program_id(text) == program)
         except ValidationError:
-            raise ProgramNewer(program) from None
+            raise ProgramNewer from None
 
 
 def _facts_of(ref: SessionRef, fields: Mapping[str, str]) -> Facts:

@@ -12,12 +12,6 @@ from pydantic import JsonValue
 
 from app.domain.ids import SessionRef
 from app.domain.records import Reply
-from app.domain.stack_errors import (
-    NoActiveWorkflow,
-    StackRefused,
-    WorkflowNotStacked,
-    WorkflowUnknown,
-)
 from app.domain.stacks import (
     DEPTH,
     STEPS,
@@ -34,6 +28,7 @@ from app.redaction import redact
 from app.store.script_library import Verb
 from app.store.store import Store
 from leadhand.contract.stacks import StartWorkflow
+from leadhand.errors import NoActiveWorkflow, StackRefused, WorkflowNotStacked, WorkflowUnknown
 from leadhand.models.stacks import StackChange, WorkflowSession
 
 _NONE = SessionRef("", "")

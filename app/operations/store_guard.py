@@ -17,12 +17,12 @@ from contextlib import suppress
 
 from pydantic import JsonValue
 
-from app.errors import InvalidDocument, StoreFull, StoreUnknown
+from app.errors import InvalidDocument
 from app.fleet.inventory import live_workers
 from app.store.identity import SCHEMA, Identity, state_of
 from app.store.identity_file import IdentityUnreadable, Memory, ProcessMemory
 from app.store.store import Store
-from app.store_differences import StoreState
+from leadhand.errors import StoreFull, StoreState, StoreUnknown
 from leadhand.models.views.fleet import StoreView, WorkerView
 
 log = logging.getLogger(__name__)
@@ -165,7 +165,7 @@ class StoreGuard:
         try:
             self.check()
         except StoreUnknown as error:
-            text = f"Redis {error.what}; {error.hint}"
+            text = str(error.problem)
         return StoreView(
             id=found.id if found else None,
             remembered=remembered.id if remembered else None,

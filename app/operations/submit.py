@@ -24,7 +24,7 @@ from app.domain.program import Action, Program, Step
 from app.domain.records import NewSession, Reply
 from app.domain.routing import stored_program
 from app.domain.workspaces import OwnFolder, Workspace
-from app.errors import IdempotencyConflict, InvalidDocument, LeadhandError, StoreAway
+from app.errors import InvalidDocument
 from app.fleet.admission import Where
 from app.fleet.definition_files import DefinitionFiles
 from app.fleet.session_path import workers_for
@@ -47,6 +47,7 @@ from app.security.environment_cipher import mark_of
 from app.settings import Settings
 from app.store.session_reads import CreatedSession
 from app.store.store import Store
+from leadhand.errors import IdempotencyConflict, LeadhandError, StoreAway
 from leadhand.flows.documents import AnyDocument, FlowDocument, FlowRun
 from leadhand.models.documents import Budget
 from leadhand.models.pipelines import hidden_exit_code

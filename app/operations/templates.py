@@ -9,8 +9,8 @@ from pydantic import JsonValue
 from app.domain.artifacts import ArtifactSource
 from app.domain.ids import SessionRef
 from app.domain.program import Program, Template
+from app.errors import ValueMissing
 from app.history.graph_values import NOT_RUN, StepValue, read_values
-from app.history.reference_errors import ValueMissing
 from app.store.store import Store
 from leadhand.graphs.faults import condition_of
 from leadhand.graphs.references import (

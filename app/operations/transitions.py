@@ -12,11 +12,12 @@ from app.domain.ids import SessionRef
 from app.domain.ports import Carrier
 from app.domain.program import Program
 from app.domain.records import Hint, Reply
-from app.errors import ProgramNewer, ProgramStale, SessionUnknown, StoreAway
+from app.errors import ProgramStale
 from app.operations.registry import Registry
 from app.store.calls import Call
 from app.store.script_library import Verb
 from app.store.store import Store
+from leadhand.errors import ProgramNewer, SessionUnknown, StoreAway
 
 log = logging.getLogger(__name__)
 

@@ -10,10 +10,9 @@ from pydantic import JsonValue
 from app.domain.clock import iso
 from app.domain.records import Reply
 from app.domain.shared import KEYS, check_name, pack_value
-from app.domain.shared_errors import ValueChanged, ValueRefused
-from app.errors import SessionUnknown
 from app.operations.registry import Registry
 from app.operations.transitions import Transitions
+from leadhand.errors import SessionUnknown, ValueChanged, ValueRefused
 from leadhand.models.views.shared import ValueHead
 
 

@@ -9,7 +9,6 @@ from pydantic import JsonValue
 
 from app.compiler.workspaces import clean_program
 from app.domain.ids import SessionRef
-from app.domain.plan_errors import NoPlan, PlanRefused
 from app.domain.plans import parse_plan
 from app.domain.states import FINAL, SessionStatus
 from app.domain.workspaces import Kind
@@ -18,6 +17,7 @@ from app.operations.registry import Registry
 from app.operations.submit import About, Submissions
 from app.operations.transitions import Transitions
 from app.store.store import Store
+from leadhand.errors import NoPlan, PlanRefused
 from leadhand.models.views.plan import CleaningView, WorktreeView
 
 #: The name, beside the tasks' folders, whose lock a session holds while it removes some.

@@ -6,17 +6,16 @@ import json
 from collections.abc import Callable
 from typing import NamedTuple
 
-from app.artifacts.errors import ArtifactUnknown
 from app.artifacts.folder import ArtifactFolder
 from app.domain.addresses import by_number
 from app.domain.artifacts import is_digest
 from app.domain.clock import iso
 from app.domain.ids import SessionRef
 from app.domain.program import Program
-from app.errors import ProgramNewer
 from app.history.written_names import written_name
 from app.queries.cursors import encode_cursor, number_of
 from app.store.store import Store
+from leadhand.errors import ArtifactUnknown, ProgramNewer
 from leadhand.models.views.artifact import ArtifactView
 from leadhand.models.views.view import Page
 

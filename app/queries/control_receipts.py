@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from app.domain.clock import iso
 from app.domain.ids import SessionRef
 from app.domain.states import ENDED
-from app.errors import SessionUnknown
 from app.store.store import Store
+from leadhand.errors import SessionUnknown
 from leadhand.models.views.explain import Met, ReceiptView
 from leadhand.models.views.step import Event
 

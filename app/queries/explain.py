@@ -15,7 +15,6 @@ from app.domain.program import SCHEMA_VERSION, Action, Loop, Program, Step, is_b
 from app.domain.records import StepRecord
 from app.domain.routing import full_queue, queue_of
 from app.domain.states import ACCEPTED, ENDED, SessionStatus
-from app.errors import ProgramNewer, SessionUnknown
 from app.fleet.tools import tools_of
 from app.fleet.troubles import Troubles, troubles_at
 from app.history.written_names import written_name
@@ -35,6 +34,7 @@ from app.queries.wait_reasons import (
 )
 from app.redaction import without_keys
 from app.store.store import Store
+from leadhand.errors import ProgramNewer, SessionUnknown
 from leadhand.graphs.documents import GraphDocument
 from leadhand.models.documents import MAX_ITERATIONS_CEILING
 from leadhand.models.reasons import Reason, ReasonCode
@@ -208,7 +208,7 @@ class Explainer:
         try:
             program = self._program(fields["program"])
         except ProgramNewer as error:
-            yield _schema_wait(ref, str(error))
+            yield _schema_wait(ref, error.detail)
             return
         workers = self._workers()
         if int(fields.get("schema", 1)) > max(

@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 from pydantic import JsonValue
 
-from app.artifacts.errors import ArtifactUnknown
 from app.domain.artifacts import ArtifactSource, marker
 from app.domain.ids import SessionRef
 from app.domain.program import Action, Program, Step
 from app.history.graph_values import NOT_RUN, read_values
 from app.redaction import without_keys
 from app.store.store import Store
+from leadhand.errors import ArtifactUnknown
 
 #: Bytes of artifacts that one result holds; further ones are shown by their digests.
 MOST_BYTES = 4 * 1024 * 1024

@@ -13,11 +13,11 @@ from pydantic import JsonValue
 
 from app.domain.ids import SessionRef
 from app.domain.states import SessionStatus
-from app.errors import KeyDamaged
 from app.queries.cursors import decode_cursor, encode_cursor, invalid_cursor
 from app.store.session_index import Period, Place, folder_fact
 from app.store.store import Store
 from leadhand.contract.sessions import SessionsWanted
+from leadhand.errors import KeyDamaged
 from leadhand.models.views.session import SessionView
 from leadhand.models.views.view import Page
 

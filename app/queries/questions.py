@@ -12,13 +12,13 @@ from app.domain.clock import iso
 from app.domain.ids import SessionRef
 from app.domain.records import StepRecord
 from app.domain.states import SessionStatus
-from app.errors import SessionUnknown
 from app.queries.cursors import decode_cursor, encode_cursor, invalid_cursor
 from app.queries.question_texts import answer_command
 from app.store.errors import read_undamaged
 from app.store.session_index import Place
 from app.store.store import Store
 from app.truncate import cut
+from leadhand.errors import SessionUnknown
 from leadhand.models.forms import Form, GivenAnswer, parse_rules
 from leadhand.models.views.explain import QuestionView, SeenWork
 from leadhand.models.views.view import Page

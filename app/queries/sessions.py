@@ -15,7 +15,6 @@ from app.domain.ids import SessionRef
 from app.domain.program import Action, Loop, Program, Step
 from app.domain.records import TurnRecord
 from app.domain.states import ENDED, SessionStatus
-from app.errors import ProgramNewer, SessionStillRuns, SessionUnknown
 from app.fleet.troubles import Troubles, troubles_at
 from app.history.child_results import text_of_flow
 from app.history.completion import step_is_done, turn_is_done
@@ -53,6 +52,7 @@ from app.store.errors import read_undamaged
 from app.store.session_reads import CreatedSession, SessionRecords
 from app.store.store import Store
 from leadhand.contract.sessions import SessionsWanted
+from leadhand.errors import ProgramNewer, SessionStillRuns, SessionUnknown
 from leadhand.models.views.fleet import WorkerView
 from leadhand.models.views.result import ExportView, LedgerEntry, ResultView
 from leadhand.models.views.session import Progress, SessionView

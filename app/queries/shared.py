@@ -16,10 +16,10 @@ from app.domain.shared import (
     check_name,
     find_lock_cycle,
 )
-from app.domain.shared_errors import ValueUnknown
 from app.queries.cursors import address_of, encode_cursor
 from app.queries.wait_reasons import LockLink, NamedWait
 from app.store.store import Store
+from leadhand.errors import ValueUnknown
 from leadhand.models.views.shared import LockGrant, LockOwnerView, LockView, ValueHead, ValueView
 from leadhand.models.views.view import Page
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from app.domain.ids import SessionRef
-from app.domain.stack_errors import NoActiveWorkflow, WorkflowNotStacked, WorkflowUnknown
 from app.domain.stacks import StoredStack, head_view, stack_view, workflow_view
 from app.queries.cursors import decode_cursor, encode_cursor, invalid_cursor, number_of
 from app.store.stacks import StackReads
 from app.store.store import Store
+from leadhand.errors import NoActiveWorkflow, WorkflowNotStacked, WorkflowUnknown
 from leadhand.models.stacks import (
     OutputsView,
     StackHead,

@@ -9,12 +9,12 @@ from app.domain.clock import iso
 from app.domain.ids import SessionRef
 from app.domain.outcomes import MICROS
 from app.domain.program import Program
-from app.errors import KeyDamaged, ProgramNewer, SessionUnknown
 from app.queries.about_loop import about_loop
 from app.queries.phases import Phases
 from app.queries.presenters import depth_of, reason_of
 from app.queries.shown_status import shown_status
 from app.store.store import Store
+from leadhand.errors import KeyDamaged, ProgramNewer, SessionUnknown
 from leadhand.models.views.session import TreeCause, TreeNode, TreeView
 
 #: Maximum sessions between a session and the root that are followed upwards.

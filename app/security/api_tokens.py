@@ -19,12 +19,13 @@ from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
-from app.errors import CapabilityRefused, IdempotencyConflict, StoreAway, TokenUnknown
+from app.errors import CapabilityRefused
 from app.security.egress import destination
 from app.security.session_signatures import is_valid_seal, seal
 from app.store.tokens import TokenStore
 from leadhand.contract.operation import Scope as Scope
 from leadhand.contract.tokens import NewTokenBody
+from leadhand.errors import IdempotencyConflict, StoreAway, TokenUnknown
 from leadhand.models.documents import Webhook
 from leadhand.models.views.tokens import NewToken, Quotas, Spent, TokenView, TokenWebhook
 

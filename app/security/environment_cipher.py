@@ -18,9 +18,9 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from app.domain.environment.errors import EnvironmentSealed
 from app.domain.environment.session import SessionEnvironment
 from app.domain.ids import SessionRef
+from app.errors import EnvironmentSealed
 from app.security.session_signatures import seal
 
 #: Context of the derived key, and the first bytes of the associated data.

@@ -10,10 +10,10 @@ from typing import TypeVar
 
 from redis import exceptions
 
-from app.errors import (
+from app.errors import ProgramStale
+from leadhand.errors import (
     KeyDamaged,
     LeadhandError,
-    ProgramStale,
     StoreAway,
     StoreForbids,
     StoreFull,

@@ -9,10 +9,9 @@ from typing import NamedTuple, cast
 
 from redis import Redis
 
-from app.errors import SchemaDiffers
 from app.store.keys import Keys
 from app.store.script_runner import Scripts, decoded_map, ms_of_time
-from app.store_differences import StoreState
+from leadhand.errors import SchemaDiffers, StoreState
 
 #: The form of the keys and records in Redis. A change that older versions misread increments it.
 SCHEMA = "1"

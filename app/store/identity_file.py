@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlsplit
 
-from app.errors import SettingInvalid
 from app.settings import Settings
 from app.store.identity import Identity
+from leadhand.errors import SettingInvalid
 
 log = logging.getLogger(__name__)
 

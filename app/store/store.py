@@ -14,7 +14,6 @@ from redis.retry import Retry
 
 from app.domain.ids import SessionRef
 from app.domain.records import NewSession, Reply, StepRecord, TurnRecord
-from app.errors import KeyDamaged, StoreUnknown
 from app.store.artifacts import ArtifactReads
 from app.store.calls import Call
 from app.store.copies import Copies
@@ -33,6 +32,7 @@ from app.store.script_runner import Ask, Scripts, decoded_map, ms_of_time
 from app.store.session_index import SessionIndex
 from app.store.session_reads import SessionReads
 from app.store.tokens import TokenStore
+from leadhand.errors import KeyDamaged, StoreUnknown
 from leadhand.models.views.step import Event
 
 Due = Literal["leases", "ready", "errands"]

@@ -16,9 +16,9 @@ from app.domain.clock import iso
 from app.domain.ids import SessionRef
 from app.domain.records import Delivery, HookTask
 from app.engine import Engine
-from app.errors import SessionUnknown
 from app.security.egress import destination
 from app.webhooks.http import TOTAL_S, Posted, post
+from leadhand.errors import SessionUnknown
 from leadhand.models.documents import Webhook
 from leadhand.models.reasons import Reason
 from leadhand.models.views.session import SessionView

@@ -15,7 +15,7 @@ from leadhand.cli.render.terminal import discard_buffer, escaped_streams
 from leadhand.cli.render.times import with_local_times
 
 if TYPE_CHECKING:
-    from leadhand.errors import LabelTaken, RequestInvalid, TokenRefused
+    from leadhand.errors import Refused, TokenRefused
 
 
 def run(command: click.Command, arguments: Sequence[str]) -> int:
@@ -39,8 +39,14 @@ def _run(command: click.Command, arguments: Sequence[str]) -> int:
         return 0
     except Exception as error:  # noqa: BLE001 - the edge: every error becomes a sentence
         _show(error, innermost(command, arguments))
-        return FAULT
+        return _code_of(error)
     return code if isinstance(code, int) else 0
+
+
+def _code_of(error: Exception) -> int:
+    from leadhand.errors import LeadhandError
+
+    return error.exit_code if isinstance(error, LeadhandError) else FAULT
 
 
 def _name_misspelt_variables() -> None:
@@ -59,22 +65,14 @@ def sentence(error: BaseException, command: click.Command) -> str:
         return f"{message}{end} see: {error.ctx.command_path} --help"
     if isinstance(error, click.ClickException):
         return in_flags(error.format_message(), command)
-    from leadhand.errors import (
-        ApiAway,
-        LabelTaken,
-        LeadhandError,
-        RequestInvalid,
-        TokenRefused,
-    )
+    from leadhand.errors import LeadhandError, Refused, TokenRefused
 
-    if isinstance(error, ApiAway):
-        return f"{error}; sessions are kept and continue once it is back; see `leadhand doctor`"
-    if isinstance(error, RequestInvalid | LabelTaken):
-        return in_flags(_refused(error), command)
     if isinstance(error, TokenRefused):
         return _about_token(error)
+    if isinstance(error, Refused) and error.names_fields:
+        return in_flags(_refused(error), command)
     if isinstance(error, LeadhandError):
-        return str(error)
+        return f"{error}; {error.advice}" if error.advice else str(error)
     if isinstance(error, OSError) and (text := _about_files(error)):
         return text
     text = f"{type(error).__name__}: {error}".rstrip(": ")
@@ -98,7 +96,7 @@ def _with_value(message: str, value: str | None) -> str:
     return f"{message} (given: {value})"
 
 
-def _refused(error: RequestInvalid | LabelTaken) -> str:
+def _refused(error: Refused) -> str:
     """Why the API refuses a request; of several fields each on a line of its own."""
     fields = error.problem.errors or ()
     if len(fields) < 2:

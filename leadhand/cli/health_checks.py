@@ -18,7 +18,7 @@ from leadhand.cli.render.tables import plural
 from leadhand.cli.render.times import with_local_times
 from leadhand.client.client import Client
 from leadhand.contract.here import Here
-from leadhand.errors import LeadhandError, Refused, SessionUnknown, StoreUnknown
+from leadhand.errors import KeyDamaged, LeadhandError, Refused, SessionUnknown, StoreUnknown
 from leadhand.local import user_state
 from leadhand.local.connect import ensure
 from leadhand.local.credentials import user_agents_files
@@ -28,7 +28,6 @@ from leadhand.local.redis_choice import choose_program
 from leadhand.local.state_dir import require_own
 from leadhand.local.user_settings import require_valid, with_config
 from leadhand.local.user_state import defining_folder
-from leadhand.models.problems import Kind
 from leadhand.models.text import plain
 from leadhand.models.toml_file import TomlUnreadable, read_toml
 from leadhand.models.variables import ServerVariables, given
@@ -190,7 +189,7 @@ def _readable(*checks: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
         try:
             yield from check()
         except Refused as error:
-            if Kind.of(error.problem.type) is not Kind.KEY_DAMAGED:
+            if error.problem.type != KeyDamaged.kind.uri:
                 raise
             damaged.add(Finding("fail", "store", error.problem.detail, error.problem.hint or ""))
     yield from damaged
@@ -321,7 +320,7 @@ def folder_findings(root: Path, folder: Path, client: Client) -> Iterator[Findin
     page = client.sessions(limit=_LISTED)
     for session in page.damaged:
         text = f"a key of session {plain(session)} in Redis has a wrong type"
-        yield Finding("fail", "store", text, Kind.KEY_DAMAGED.hint or "")
+        yield Finding("fail", "store", text, KeyDamaged.kind.hint or "")
     for view in page.items:
         own = view.worktree
         if own is None or own.kind is None or own.cleaned:
@@ -340,7 +339,7 @@ def _is_deleted(session: str, client: Client) -> bool:
     except SessionUnknown:
         return True
     except Refused as error:
-        if Kind.of(error.problem.type) is not Kind.KEY_DAMAGED:
+        if error.problem.type != KeyDamaged.kind.uri:
             raise
     return False
 

@@ -16,11 +16,10 @@ import httpx2
 
 from leadhand.client.driving import Pause, drive, drive_async
 from leadhand.contract.calls import Answer, Call, Reach, checked, refusal
-from leadhand.errors import ApiAway, Refused, local_error
+from leadhand.errors import ApiAway, Malformed, Refused, StoreUnknown, TokenInvalid
 from leadhand.local.running import SILENT_S, describe_silence, read_run
 from leadhand.local.user_state import state_folder
 from leadhand.models.definition_folder import FOLDER_HEADER
-from leadhand.models.problems import Kind
 from leadhand.settings import environment
 
 #: Seconds without even a keep-alive comment after which a stream's connection counts as dead.
@@ -38,7 +37,7 @@ def headers_of(reach: Reach) -> dict[str, str]:
     """Return the headers of every request: the bearer token and the caller's folder, if any."""
     if not _is_sendable(reach.token):
         hint = "copy it again; a token has letters, digits and '.', '_' and '-' only"
-        raise local_error(Kind.UNAUTHENTICATED, "the token has other characters", hint=hint)
+        raise TokenInvalid("the token has other characters", hint=hint)
     found = {"Authorization": f"Bearer {reach.token}"} if reach.token else {}
     if reach.here.folder is not None:
         found[FOLDER_HEADER] = quote(os.fsencode(reach.here.folder))
@@ -147,7 +146,7 @@ def build_request(
     for name, text in headers.items():
         if not _is_sendable(text):
             hint = "give printable ASCII characters"
-            raise local_error(Kind.MALFORMED, f"the {name} cannot be sent", hint=hint, field=name)
+            raise Malformed(f"the {name} cannot be sent", hint=hint, field=name)
     if call.content is not None:
         headers["Content-Type"] = "application/json"
     try:
@@ -161,7 +160,7 @@ def build_request(
         )
     except UnicodeError:
         hint = "write it in UTF-8"
-        raise local_error(Kind.MALFORMED, "an argument is no valid text", hint=hint) from None
+        raise Malformed("an argument is no valid text", hint=hint) from None
 
 
 def away(reach: Reach, error: httpx2.TransportError) -> ApiAway:
@@ -179,7 +178,7 @@ def is_transient(response: httpx2.Response) -> bool:
     """Whether a response is a 503 that a retry may resolve, without an operator's action."""
     if response.status_code != httpx2.codes.SERVICE_UNAVAILABLE:
         return False
-    return Kind.STORE_UNKNOWN.uri.encode() not in response.content
+    return StoreUnknown.kind.uri.encode() not in response.content
 
 
 def tries(

@@ -11,9 +11,8 @@ from leadhand.contract.bodies import Body, Day, NoQuery, Query
 from leadhand.contract.calls import Ask, Noun, Op, Steps
 from leadhand.contract.operation import GONE, ApiResponse, BodyRight, Operation, Scope, replies
 from leadhand.contract.requests import calls, given, reads, request, succeeds
-from leadhand.errors import local_error
+from leadhand.errors import RequestInvalid
 from leadhand.models.etags import limit_etag
-from leadhand.models.problems import Kind
 from leadhand.models.views.audit import FsckView
 from leadhand.models.views.fleet import (
     AgentView,
@@ -360,8 +359,7 @@ def key_of_limit(key: str) -> tuple[str, str]:
     """
     kind, _, name = key.partition(":")
     if kind not in KINDS or not name:
-        raise local_error(
-            Kind.INVALID,
+        raise RequestInvalid(
             f"{key[:80]!r} is not the key of a limit",
             hint="use agent:NAME, model:NAME, queue:NAME or key:NAME",
             field="key",

@@ -18,7 +18,7 @@ from leadhand.contract.operation import (
     replies,
 )
 from leadhand.contract.requests import calls, idempotent, parsed, reads, request
-from leadhand.errors import AnswerUnwanted, PlanChanged, PlanRefused, local_error
+from leadhand.errors import AnswerUnwanted, PlanChanged, PlanRefused, RequestInvalid
 from leadhand.models.etags import plan_etag
 from leadhand.models.plans import (
     AddTask,
@@ -32,7 +32,6 @@ from leadhand.models.plans import (
     RetryTask,
     TaskReport,
 )
-from leadhand.models.problems import Kind
 from leadhand.models.validation_messages import first_error
 from leadhand.models.views.plan import PlanView, ReportView, TaskView
 from leadhand.models.views.view import Page
@@ -164,7 +163,7 @@ class Plans(Noun):
         try:
             edit = PlanEdit.model_validate({"operations": tuple(operations)})
         except ValidationError as error:
-            raise local_error(Kind.INVALID, first_error(error)) from None
+            raise RequestInvalid(first_error(error)) from None
         body = {"operations": [fields_of(one) for one in edit.operations]}
         call = request(EDIT, session, headers=_if_match(seen), body=body)
         return self._change(session, call, lambda plan: shows(plan, edit))
@@ -218,7 +217,7 @@ class Plans(Noun):
         try:
             found = TaskReport.model_validate({name: one for name, one in fields.items() if one})
         except ValidationError as error:
-            raise local_error(Kind.INVALID, first_error(error)) from None
+            raise RequestInvalid(first_error(error)) from None
         body = found.model_dump(mode="json", exclude_unset=True)
         return reads(ReportView, request(REPORT, session, body=body, headers=idempotent()))
 

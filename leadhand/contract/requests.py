@@ -16,10 +16,20 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from leadhand.contract.calls import Answer, Ask, Call, Op, Param
 from leadhand.contract.operation import JSON, Operation
-from leadhand.errors import AnswerUnreadable, Refused, local_error
+from leadhand.errors import (
+    AnswerUnreadable,
+    ArtifactUnknown,
+    FlowUnknown,
+    PlanRefused,
+    Refused,
+    RequestInvalid,
+    SessionUnknown,
+    TaskUnknown,
+    TokenUnknown,
+    WorkflowUnknown,
+)
 from leadhand.models.etags import etag
 from leadhand.models.patterns import AGENT_SESSION, NAME, SHARED_NAME, form_of
-from leadhand.models.problems import Kind
 from leadhand.models.stacks import ACTIVE, WORKFLOW_ID
 from leadhand.models.views.session import SessionView
 from leadhand.models.views.view import Page
@@ -183,14 +193,14 @@ def invalid_form(field: str, value: str, pattern: str) -> Refused | None:
     if re.fullmatch(pattern, value):
         return None
     text, hint = f"{field} is {value[:80]!r}", f"give {form_of(pattern)}"
-    return local_error(Kind.INVALID, text, hint=hint, field=field)
+    return RequestInvalid(text, hint=hint, field=field)
 
 
 @dataclass(frozen=True)
 class _Id:
     """The form of an id, and the error for another one, in which `{value}` and `{session}` are."""
 
-    kind: Kind
+    error: type[Refused]
     pattern: str
     text: str
     hint: str
@@ -201,7 +211,7 @@ class _Id:
         if re.fullmatch(self.pattern, value):
             return None
         text = self.text.format(value=value[: self.shown])
-        return local_error(self.kind, text, hint=self.hint.format(session=session))
+        return self.error.of(text, hint=self.hint.format(session=session))
 
 
 @dataclass(frozen=True)
@@ -218,28 +228,28 @@ class _Field:
 #: By the name of the parameter; flows by the kind, as limits have names too.
 _CHECKS: Mapping[str, Callable[[str, str], Refused | None]] = {
     "session": _Id(
-        Kind.SESSION_UNKNOWN, r"[0-9a-f]{8}", "{value!r} is not a session id",
+        SessionUnknown, r"[0-9a-f]{8}", "{value!r} is not a session id",
         "an id is 8 hexadecimal digits; `leadhand ls` lists the sessions",
     ),
     "flow": _Id(
-        Kind.FLOW_UNKNOWN, NAME, f"no flow is called {{value!r}}: a name is {form_of(NAME)}",
+        FlowUnknown, NAME, f"no flow is called {{value!r}}: a name is {form_of(NAME)}",
         "`leadhand flows` lists the flows",
     ),
     "token": _Id(
-        Kind.TOKEN_UNKNOWN, r"[0-9a-f]{12}", "{value!r} is not a token id",
+        TokenUnknown, r"[0-9a-f]{12}", "{value!r} is not a token id",
         "an id is 12 hexadecimal digits; `leadhand token list` lists the tokens", 40,
     ),
     "digest": _Id(
-        Kind.ARTIFACT_UNKNOWN, r"[0-9a-f]{64}", "{value!r} is not the digest of an artifact",
+        ArtifactUnknown, r"[0-9a-f]{64}", "{value!r} is not the digest of an artifact",
         "a digest has 64 hexadecimal digits; `leadhand artifacts {session}` lists them", 80,
     ),
-    "task": _Id(Kind.TASK_UNKNOWN, r"(?s).+", "the id of the task is empty", "give its id"),
+    "task": _Id(TaskUnknown, r"(?s).+", "the id of the task is empty", "give its id"),
     "proposal": _Id(
-        Kind.PLAN_REFUSED, r"(?s).+", "the id of the proposal is empty",
+        PlanRefused, r"(?s).+", "the id of the proposal is empty",
         "`leadhand plan proposals {session}` lists them",
     ),
     "workflow": _Id(
-        Kind.WORKFLOW_UNKNOWN, rf"{ACTIVE}|{WORKFLOW_ID}", "Session not found: {value}",
+        WorkflowUnknown, rf"{ACTIVE}|{WORKFLOW_ID}", "Session not found: {value}",
         "an id is 8 hexadecimal digits; `leadhand stack ls` lists them", 80,
     ),
     "agent": _Field("agent_session", AGENT_SESSION),

@@ -17,10 +17,10 @@ from leadhand.contract.calls import Ask, Call, Op, Steps
 from leadhand.contract.fleet import Fleet
 from leadhand.contract.operation import BodyRight, Operation, Scope, replies
 from leadhand.contract.requests import given, idempotent, parsed, reads, request, strictly_dumped
-from leadhand.errors import BatchStopped, LeadhandError, Refused, local_error
+from leadhand.errors import BatchStopped, LeadhandError, Refused, RequestInvalid
 from leadhand.flows.documents import AnyDocument, FlowRun
 from leadhand.models.documents import Checker, Name, Text
-from leadhand.models.problems import Kind, Problem
+from leadhand.models.problems import Problem
 from leadhand.models.session_environment import REVEALED, WithEnvironment
 from leadhand.models.validation_messages import first_error
 from leadhand.models.views.batch import MOST, BatchItemView, BatchView
@@ -319,14 +319,14 @@ def keys_of(documents: Sequence[Mapping[str, Any]], keys: Sequence[str] | None) 
     keys = [uuid.uuid4().hex for _ in documents] if keys is None else keys
     if len(keys) != len(documents):
         text = f"there are {len(keys)} keys for {len(documents)} documents; give one for each"
-        raise local_error(Kind.INVALID, text, field="idempotency_keys")
+        raise RequestInvalid(text, field="idempotency_keys")
     return [*keys]
 
 
 def numbered(problem: Problem, before: int) -> Problem:
     """Returns a problem with `before` added to the item numbers in its field names (`items.2`).
 
-    >>> numbered(Problem.of(Kind.INVALID, "t", field="items.2.document.task"), 100).field
+    >>> numbered(RequestInvalid("t", field="items.2.document.task").problem, 100).field
     'items.102.document.task'
     """
 
@@ -380,5 +380,5 @@ def _checker(spec: CheckerSpec) -> JsonValue:
         checker = Checker.model_validate(spec)
     except ValidationError as error:
         text = f"checkers: {first_error(error)}"
-        raise local_error(Kind.INVALID, text, field="checkers") from None
+        raise RequestInvalid(text, field="checkers") from None
     return checker.model_dump(mode="json", exclude_unset=True)

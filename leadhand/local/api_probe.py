@@ -5,8 +5,8 @@ from __future__ import annotations
 import http.client
 import json
 
+from leadhand.errors import StoreUnknown
 from leadhand.local.prove_api import proves_itself
-from leadhand.models.problems import Kind
 
 #: Statuses of sessions that keep the stack running; a waiting one may have a timer.
 WANTS_LIFE = ("active", "waiting", "stopping", "exiting", "aborting")
@@ -32,7 +32,7 @@ class LocalApi:
     def refuses_store(self) -> bool:
         """Whether the API reports that Redis holds other data than it expects."""
         status, body = self._get("/readyz")
-        return status == http.client.SERVICE_UNAVAILABLE and Kind.STORE_UNKNOWN.uri.encode() in body
+        return status == http.client.SERVICE_UNAVAILABLE and StoreUnknown.kind.uri.encode() in body
 
     def has_worker(self, name: str) -> bool:
         """Whether the API lists a live worker of that name, also with a suffix `@...`."""

@@ -15,11 +15,11 @@ from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome
 from app.domain.program import Action
 from app.domain.records import StepRecord
-from app.errors import ControlRefused as Refused
-from app.errors import ParentRests, StoreAway
+from app.errors import ParentRests
 from app.operations.submit import About
 from leadhand.client.client import Client
-from leadhand.errors import ApiAway, ControlRefused, LeadhandError, RequestInvalid
+from leadhand.errors import ApiAway, ControlRefused, LeadhandError, RequestInvalid, StoreAway
+from leadhand.errors import ControlRefused as Refused
 from leadhand.models.documents import Budget, LoopDocument
 from tests.chaos.load import Wanted
 from tests.chaos.merge_load import MERGED, make_user_repository

@@ -11,8 +11,8 @@ from app.compiler import compile_document
 from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome
 from app.domain.program import Action, Program, Step
-from app.errors import AnswerUnwanted
 from app.operations.submit import About
+from leadhand.errors import AnswerUnwanted
 from tests.engine.driving import Bench, Drive
 from tests.engine.world import World
 from tests.flows import flow, loop

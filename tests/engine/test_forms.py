@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from app.compiler import compile_document
-from app.domain.answer_errors import AnswerUnfit
 from app.domain.ids import SessionRef
-from app.errors import AnswerUnwanted
+from app.errors import AnswerUnfit
 from app.operations.submit import About
+from leadhand.errors import AnswerUnwanted
 from leadhand.flows.documents import FlowDefinition
 from leadhand.flows.faults import all_faults
 from leadhand.models.forms import GivenAnswer
@@ -55,7 +55,7 @@ def asking(world: World, **more: Any) -> SessionRef:
 def unfit(world: World, ref: SessionRef, **given: Any) -> list[str]:
     with pytest.raises(AnswerUnfit) as refused:
         world.engine.answers.give(ref.id, GivenAnswer(**given), by="token t1")
-    return [one.field for one in refused.value.unfit]
+    return [one.field for one in refused.value.problem.errors]
 
 
 def outcome(world: World, ref: SessionRef) -> dict[str, Any]:

@@ -13,10 +13,10 @@ from redis import Redis
 from app.domain.ids import SessionRef
 from app.domain.ports import QueueDepth
 from app.domain.program import SCHEMA_VERSION
-from app.errors import KeyDamaged
 from app.operations.audit import Audit
 from app.operations.named_locks import LockCall
 from leadhand.contract.fleet import combine_audits
+from leadhand.errors import KeyDamaged
 from leadhand.models.views.audit import Finding, FsckView
 from leadhand.models.views.audit import FsckView as Found
 from leadhand.models.views.shared import LockGrant

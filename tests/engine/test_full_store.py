@@ -10,8 +10,8 @@ from redis import Redis
 
 from app import sweep
 from app.domain.ids import SessionRef
-from app.errors import SessionUnknown, StoreFull
 from app.store.store import Store, connect
+from leadhand.errors import SessionUnknown, StoreFull
 from tests.engine.children.test_children import family
 from tests.engine.driving import Bench, program, step
 from tests.engine.world import World

@@ -7,9 +7,9 @@ import pytest
 from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome, Usage
 from app.domain.program import Action, Program, RetryPolicy, Step
-from app.errors import AnswerUnwanted
 from app.operations.guards import IDLE_S
 from app.operations.submit import About
+from leadhand.errors import AnswerUnwanted
 from leadhand.models.documents import Budget
 from leadhand.models.forms import AnswerRules, GivenAnswer
 from tests.engine.driving import Bench

@@ -9,7 +9,11 @@ from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome
 from app.domain.program import Action, Program, Step
 from app.domain.records import Grant
-from app.domain.shared_errors import (
+from app.errors import CapabilityRefused, InvalidDocument
+from app.operations.named_locks import LockCall
+from app.operations.submit import About
+from app.security.step_tokens import BODY_SCOPES, Caller
+from leadhand.errors import (
     LockLost,
     LockRefused,
     LockTaken,
@@ -17,10 +21,6 @@ from app.domain.shared_errors import (
     ValueRefused,
     ValueUnknown,
 )
-from app.errors import CapabilityRefused, InvalidDocument
-from app.operations.named_locks import LockCall
-from app.operations.submit import About
-from app.security.step_tokens import BODY_SCOPES, Caller
 from leadhand.models.views.shared import LockGrant
 from tests.engine.test_fsck import audit
 from tests.engine.world import World

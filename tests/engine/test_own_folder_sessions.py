@@ -13,11 +13,12 @@ from pydantic import TypeAdapter
 from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome
 from app.domain.program import Loop, Program, Step
-from app.errors import ControlRefused, InvalidDocument
+from app.errors import InvalidDocument
 from app.operations.step_verbs.fork import Wish
 from leadhand.cli.commands.explain import explanation
 from leadhand.cli.render.result_text import next_steps
 from leadhand.cli.render.session_text import session_lines
+from leadhand.errors import ControlRefused
 from leadhand.flows.documents import AnyDocument
 from tests.engine.world import World
 from tests.unit.workers.folders.repositories import ENV

@@ -6,9 +6,10 @@ import pytest
 
 from app.domain.ids import SessionRef
 from app.domain.program import Action, Program, Step
-from app.errors import InvalidDocument, SessionUnknown
+from app.errors import InvalidDocument
 from app.operations.submit import About
 from app.queries import questions as module
+from leadhand.errors import SessionUnknown
 from leadhand.models.views.explain import QuestionView
 from tests.engine.driving import Bench
 from tests.engine.world import World

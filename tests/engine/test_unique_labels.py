@@ -11,7 +11,7 @@ from pydantic import JsonValue
 
 from app.domain.ids import SessionRef
 from app.engine import Engine
-from app.errors import ControlRefused, IdempotencyConflict, LabelTaken
+from leadhand.errors import ControlRefused, IdempotencyConflict, LabelTaken
 from leadhand.flows.documents import FlowDocument
 from leadhand.models.documents import LoopDocument
 from tests.engine.world import World
@@ -42,7 +42,7 @@ def started(world: World, label: str | None = "nightly", key: str | None = None)
 def refused(world: World, holder: SessionRef) -> None:
     with pytest.raises(LabelTaken) as error:
         started(world)
-    assert (error.value.label, error.value.session) == ("nightly", holder.id)
+    assert error.value.session == holder.id
 
 
 def test_a_second_active_session_of_a_label_is_refused_and_leaves_nothing(world: World) -> None:
@@ -163,7 +163,7 @@ def test_embedded_services_have_a_label_once_in_each_working_folder(
     assert submitted_in(world, other) != first
     with pytest.raises(LabelTaken) as error:
         submitted_in(world, link)
-    assert (error.value.label, error.value.session) == ("nightly", first.id)
+    assert error.value.session == first.id
     world.engine.control.apply(first.id, "stop")
     second = submitted_in(world, one)
     with pytest.raises(ControlRefused, match=f"session {second.id} has its label now"):

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from app.domain.plan_errors import NoPlan
+from leadhand.errors import NoPlan
 from leadhand.models.plans import TaskReport
 from leadhand.models.views.plan import ReportView
 from tests.engine.driving import Bench

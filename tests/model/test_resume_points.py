@@ -9,9 +9,10 @@ from api import create_app
 from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome
 from app.domain.program import Action, Given, Loop, Program, Step
-from app.errors import ControlRefused, PositionRefused
+from app.errors import PositionRefused
 from app.operations.submit import About
 from app.settings import Settings
+from leadhand.errors import ControlRefused
 from tests.engine.driving import Bench, loop, program, step
 from tests.engine.world import World
 from tests.model.interpreter import Run, Said

@@ -16,16 +16,11 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from app.domain.stack_errors import (
-    NoActiveWorkflow,
-    StackRefused,
-    WorkflowNotStacked,
-    WorkflowUnknown,
-)
 from app.operations.stacks import StackCall, Stacks
 from app.queries.stacks import WorkflowFilter
 from app.store.stacks import StackReads
 from leadhand.contract.stacks import StartWorkflow
+from leadhand.errors import NoActiveWorkflow, StackRefused, WorkflowNotStacked, WorkflowUnknown
 from leadhand.models.stacks import StackChange, WorkflowSession
 from tests.engine.driving import Bench
 from tests.engine.world import World

@@ -20,7 +20,7 @@ from workers.agents.question import Question
 from workers.processes.exit_outcome import failed_outcome, failure
 from workers.processes.own_folders import claim_session_folder, create_file
 from workers.processes.process import Command, ProcessResult, run
-from workers.registry.errors import AnswerUnreadable
+from workers.registry.errors import OutputUnreadable
 
 #: Characters of an agent's own error message that the reason quotes.
 _MESSAGE_LIMIT = 2_000
@@ -82,7 +82,7 @@ def run_and_parse(
     text, unreadable = "", None
     try:
         text = parser.answer(result.stdout)
-    except AnswerUnreadable as error:
+    except OutputUnreadable as error:
         unreadable = _unreadable(question.who, parser, error, result)
     bad = failure(result, who=question.who, timeout_s=command.timeout_s, message=parser.failure)
     bad = _with_hint(bad, result) if bad is not None else unreadable
@@ -104,7 +104,7 @@ def run_and_parse(
 
 
 def _unreadable(
-    who: str, parser: OutputParser, error: AnswerUnreadable, result: ProcessResult
+    who: str, parser: OutputParser, error: OutputUnreadable, result: ProcessResult
 ) -> Outcome:
     """The failure of an agent that reported an error, or whose output cannot be parsed."""
     if parser.failure is not None:

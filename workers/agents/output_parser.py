@@ -26,7 +26,7 @@ from workers.agents.usage import Meter
 from workers.processes.line_reader import LINE_BYTES, Lines
 from workers.processes.output import Captured
 from workers.registry.agent_entry import ActivityPaths, Agent
-from workers.registry.errors import AnswerUnreadable
+from workers.registry.errors import OutputUnreadable
 from workers.registry.json_path import find
 from workers.task.live_output import LiveOutput
 
@@ -90,18 +90,18 @@ class OutputParser:
             self._lines.write(chunk)
 
     def answer(self, output: Captured) -> str:
-        """Return the whole answer of a finished run. Raises AnswerUnreadable."""
+        """Return the whole answer of a finished run. Raises OutputUnreadable."""
         self._lines.close()
         if self._agent.output == "json":
             self._take(_object(output))
         if self._failed is None and (fault := self._codex.find_fault()) is not None:
             self._failed, self.final = fault, True
         if self._failed is not None:
-            raise AnswerUnreadable(f"it reports an error: {cut(self._failed, 2_000)}")
+            raise OutputUnreadable(f"it reports an error: {cut(self._failed, 2_000)}")
         if self._agent.output == "text":
             return _whole(output).strip()
         if self._answer is None:
-            raise AnswerUnreadable(self._why_no_answer(output))
+            raise OutputUnreadable(self._why_no_answer(output))
         return self._answer.strip()
 
     @property

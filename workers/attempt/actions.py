@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from app.domain.outcomes import Outcome
 from app.domain.program import Action
-from app.errors import LeadhandError
+from leadhand.errors import LeadhandError
 from leadhand.models.reasons import ReasonCode
 from workers import tools
 from workers.agents.doer import run_doer

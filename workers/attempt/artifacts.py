@@ -11,7 +11,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, Literal
 
-from app.artifacts.errors import ArtifactsFull
 from app.artifacts.local import LocalArtifacts
 from app.domain.artifacts import INLINE_BYTES, Artifact
 from app.domain.ids import SessionRef
@@ -20,6 +19,7 @@ from app.domain.program import Action
 from app.domain.records import Grant
 from app.engine import Engine
 from app.redaction import without_keys
+from leadhand.errors import ArtifactsFull
 from leadhand.models.reasons import Reason, ReasonCode
 from workers.artifacts import ArtifactStore, RemoteArtifacts, open_remote
 from workers.attempt.redact import secrets_of_task

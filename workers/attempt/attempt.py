@@ -13,7 +13,6 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
-from app.artifacts.errors import ArtifactUnknown
 from app.domain.addresses import iteration_of
 from app.domain.environment.definitions import Definitions
 from app.domain.ids import SessionRef
@@ -21,12 +20,13 @@ from app.domain.outcomes import Outcome
 from app.domain.program import Action, is_before_work
 from app.domain.records import Hint, Reply
 from app.engine import Engine
-from app.errors import ReferenceUnresolved, SessionUnknown, SpecForeign, StoreAway
+from app.errors import ReferenceUnresolved, SpecForeign
 from app.logs import about
 from app.operations.attempts import FolderState, Work, loop_run_of
 from app.operations.local_skipping import is_skipped, skipped_outcome
 from app.redaction import without_keys
 from app.security import step_tokens
+from leadhand.errors import ArtifactUnknown, SessionUnknown, StoreAway
 from leadhand.models.reasons import ReasonCode
 from leadhand.models.text import list_first
 from tasks import tracing

@@ -12,7 +12,7 @@ from app.domain.ids import SessionRef
 from app.domain.outcomes import Usage
 from app.domain.records import Grant
 from app.engine import Engine
-from app.errors import LeadhandError
+from leadhand.errors import LeadhandError
 
 log = logging.getLogger(__name__)
 

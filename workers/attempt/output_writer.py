@@ -10,8 +10,8 @@ from typing import Protocol
 
 from app.domain.ids import SessionRef
 from app.domain.records import Grant, Reply
-from app.errors import LeadhandError
 from app.operations.outputs import RING_BYTES
+from leadhand.errors import LeadhandError
 from workers.task.live_output import LiveOutput, Part
 
 log = logging.getLogger(__name__)

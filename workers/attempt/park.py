@@ -13,10 +13,11 @@ from app.domain.outcomes import Outcome, deleted_child
 from app.domain.plans import record_of
 from app.domain.program import Action
 from app.engine import Engine
-from app.errors import InvalidDocument, LeadhandError, ParentRests, StoreAway
+from app.errors import InvalidDocument, ParentRests
 from app.operations.attempts import Work
 from app.redaction import without_secrets
 from app.security.command_permission import commands_from_outcomes
+from leadhand.errors import LeadhandError, StoreAway
 from leadhand.flows.documents import AnyDocument
 from leadhand.graphs.called_sessions import with_texts
 from leadhand.models.forms import parse_rules

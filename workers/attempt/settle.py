@@ -13,10 +13,11 @@ from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome, Usage
 from app.domain.records import Reply
 from app.engine import Engine
-from app.errors import ProgramNewer, ProgramStale, SessionUnknown, StoreAway
+from app.errors import ProgramStale
 from app.operations.attempts import Settling, Work
 from app.redaction import redact
 from app.truncate import cut
+from leadhand.errors import ProgramNewer, SessionUnknown, StoreAway
 from leadhand.models.reasons import Reason, ReasonCode
 from workers.attempt.heartbeat import Lease
 from workers.folders.check_round import CheckRound, LoneCheck

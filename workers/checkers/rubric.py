@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from app.domain.outcomes import Gate, Verdict
-from app.errors import LeadhandError
 from app.truncate import cut
+from leadhand.errors import LeadhandError
 
 #: Characters of a failed gate's output in the feedback.
 GATE_LIMIT = 500

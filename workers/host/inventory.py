@@ -14,8 +14,8 @@ from pydantic import JsonValue
 
 from app.domain.program import SCHEMA_VERSION
 from app.engine import Engine
-from app.errors import StoreAway
 from app.fleet.inventory import long_expired, text_of
+from leadhand.errors import StoreAway
 from leadhand.models.views.fleet import AgentHere, AgentsFault, ToolHere
 from tasks.periodic import STEADY, Pace
 from workers.host.name_lock import NameLock

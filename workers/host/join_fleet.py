@@ -10,15 +10,9 @@ from functools import partial
 from pydantic import BaseModel
 
 from app.engine import Engine
-from app.errors import (
-    SchemaDiffers,
-    SecretDiffers,
-    StoreAway,
-    StoreForbids,
-    StoreUnknown,
-    WorkerNameTaken,
-)
+from app.errors import WorkerNameTaken
 from app.operations.fleet_secret import check_secret
+from leadhand.errors import SchemaDiffers, SecretDiffers, StoreAway, StoreForbids, StoreUnknown
 from workers.host.name_lock import NameLock
 
 log = logging.getLogger(__name__)

@@ -16,7 +16,8 @@ from pydantic import JsonValue
 
 from app.domain.ids import SessionRef
 from app.engine import Engine
-from app.errors import StoreAway, WorkerNameTaken
+from app.errors import WorkerNameTaken
+from leadhand.errors import StoreAway
 
 log = logging.getLogger(__name__)
 

@@ -8,13 +8,13 @@ LeadhandError
 ├── AgentUnusable           a program, variable or package that the agent needs is missing
 ├── ModelUnwanted           the agent's entry has no model_args
 ├── PromptTooLong           the prompt is longer than a conversation can store
-└── AnswerUnreadable        the output does not have the format of the agent's entry
+└── OutputUnreadable        the output does not have the format of the agent's entry
 """
 
 from __future__ import annotations
 
-from app.errors import LeadhandError
 from app.redaction import without_keys
+from leadhand.errors import LeadhandError
 from leadhand.models.toml_file import place_in
 
 
@@ -117,7 +117,7 @@ class PromptTooLong(LeadhandError):
         )
 
 
-class AnswerUnreadable(LeadhandError):
+class OutputUnreadable(LeadhandError):
     """The output does not have the format of the agent's entry."""
 
     def __init__(self, why: str) -> None:

@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 from app.domain.environment.definitions import Definitions
 from app.engine import Engine
-from app.errors import StoreAway
 from app.fleet.folder_reports import FolderReport
 from app.store.definitions import ASKED_S, Asked, DefinitionStore
+from leadhand.errors import StoreAway
 from tasks import periodic
 from tasks.periodic import STEADY, Pace
 from workers.processes.own_folders import claim_folder

@@ -15,9 +15,9 @@ from api.dashboard.panels.matrix import cells_of, seconds_of
 from api.dashboard.panels.patches import FilePatch, files_of
 from api.dashboard.panels.rows import Row
 from api.dashboard.render import cost, count, duration, elapsed_s, page, reason
-from api.problem_types import refuse_by_status
 from app.engine import Engine
 from app.queries.cursors import encode_cursor
+from leadhand.errors import of_status
 from leadhand.models.views.result import LedgerEntry
 from leadhand.models.views.session import SessionView
 
@@ -182,7 +182,7 @@ class Compare:
         cursor = encode_cursor(max(0, position - 1))
         entries = self._queries.ledger(session, limit=1, cursor=cursor).items
         if position < 1 or not entries:
-            raise refuse_by_status(404, f"session {session} has no iteration {position}")
+            raise of_status(404, f"session {session} has no iteration {position}")
         inside = f"{entries[0].address}/"
         files = [
             DiffFile(session, number, patch)

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from api.dashboard.panels.rows import Row
 from api.dashboard.render import cost, count, duration, reason
-from api.problem_types import refuse_by_status
 from app.engine import Engine
+from leadhand.errors import of_status
 from leadhand.models.reasons import Reason
 from leadhand.models.views.step import Event, TranscriptEntry
 
@@ -92,7 +92,7 @@ class AttemptReads:
         """Returns an attempt at a step, with transcript and output. Raises Refused without one."""
         found = [one for one in attempts_of(self._events(session), step) if one.number == number]
         if not found:
-            raise refuse_by_status(404, f"{step[:200]} of session {session} has no such attempt")
+            raise of_status(404, f"{step[:200]} of session {session} has no such attempt")
         attempt = found[-1]
         entries = [
             one

@@ -10,12 +10,12 @@ from pydantic import JsonValue, ValidationError
 from api.auth import current_owner, may_bring_commands
 from api.dashboard.render import page
 from api.dashboard.replies import go_to
-from api.problem_types import invalid
 from api.responses import drawing_response
 from api.validation_errors import field_problems
 from app.catalog.flow_catalog import Catalog
 from app.engine import Engine
 from leadhand.contract.sessions import SVG, SessionsWanted
+from leadhand.errors import RequestInvalid
 from leadhand.flows.documents import FlowRun
 from leadhand.models.views.flow import FlowView
 
@@ -81,7 +81,7 @@ class FlowPages:
         try:
             return FlowRun.model_validate(values)
         except ValidationError as error:
-            raise invalid(field_problems(error, values, FlowRun)) from None
+            raise RequestInvalid.of_fields(field_problems(error, values, FlowRun)) from None
 
 
 def _catalog(engine: Engine, folder: str) -> Catalog:

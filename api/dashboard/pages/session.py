@@ -14,14 +14,13 @@ from api.dashboard.panels.patches import LINES, files_of, numbered
 from api.dashboard.panels.step_buttons import RESTS, Button, can_fork, step_buttons, suggested
 from api.dashboard.panels.timeline import timeline
 from api.dashboard.render import elapsed_s, page
-from api.problem_types import refuse_by_status
 from api.responses import drawing_response
 from app.domain.records import StepRecord
 from app.domain.states import SessionStatus
 from app.engine import Engine
-from app.errors import SessionUnknown
 from app.security.api_tokens import Scope
 from leadhand.contract.sessions import SVG
+from leadhand.errors import SessionUnknown, of_status
 from leadhand.models.views.result import Evidence, LedgerEntry
 from leadhand.models.views.session import SessionView
 from leadhand.models.views.step import DiffView, TranscriptEntry
@@ -94,7 +93,7 @@ class SessionPage:
         diffs = self._diffs(session)
         files = files_of(diffs[number].patch) if number < len(diffs) else []
         if file >= len(files):
-            raise refuse_by_status(404, f"session {session} has no such file of a diff")
+            raise of_status(404, f"session {session} has no such file of a diff")
         patch = files[file]
         lines = list(numbered(patch, start=start))
         more = start + LINES if len(patch.lines) > start + LINES else None

@@ -9,12 +9,12 @@ from typing import NamedTuple
 from app.domain.ids import SessionRef
 from app.domain.plans import PlanRecord, parse_plan
 from app.domain.states import ENDED
-from app.errors import ControlRefused, KeyDamaged
 from app.operations.planning.survey import read_survey
 from app.operations.registry import Registry
 from app.queries.cursors import encode_cursor
 from app.queries.listing import END, decode_place
 from app.store.store import Store
+from leadhand.errors import ControlRefused, KeyDamaged
 from leadhand.models.text import list_first
 from leadhand.models.views.plan import WorktreeView
 from leadhand.models.views.view import Page

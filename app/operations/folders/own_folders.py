@@ -18,7 +18,6 @@ from app.domain.merges import MERGE_FOLDER
 from app.domain.program import Program
 from app.domain.states import ACCEPTED, ENDED, FINAL, SessionStatus
 from app.domain.workspaces import OwnFolder
-from app.errors import ControlRefused, SessionUnknown
 from app.operations.folders.known import own_view
 from app.operations.registry import Registry
 from app.operations.submission.environments import Environments
@@ -26,6 +25,7 @@ from app.operations.submit import About, Asker, Submissions
 from app.operations.transitions import Transitions
 from app.settings import Settings
 from app.store.store import Store
+from leadhand.errors import ControlRefused, SessionUnknown
 from leadhand.models.views.folder import ApplyingView
 from leadhand.models.views.plan import CleaningView, WorktreeView
 from leadhand.models.views.result import LedgerEntry

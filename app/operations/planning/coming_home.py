@@ -6,7 +6,6 @@ from pathlib import PurePosixPath
 
 from app.compiler.merges import apply_program, diff_program
 from app.domain.ids import SessionRef
-from app.domain.plan_errors import NoPlan, PlanRefused
 from app.domain.plans import PlanRecord, parse_plan
 from app.domain.program import Program
 from app.domain.states import ENDED
@@ -16,6 +15,7 @@ from app.operations.registry import Facts, Registry
 from app.operations.submit import About, Submissions
 from app.queries.plans import merge_view
 from app.store.store import Store
+from leadhand.errors import NoPlan, PlanRefused
 from leadhand.models.views.plan import HomeView, MergeView
 
 _HEADS = "refs/heads/"

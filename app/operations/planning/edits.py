@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from pydantic import JsonValue
 
-from app.domain.plan_errors import PlanRefused
 from app.domain.plans import record_of, spec_of
+from leadhand.errors import PlanRefused
 from leadhand.models.plans import (
     CLEARABLE,
     AddTask,

@@ -12,13 +12,13 @@ from app.compiler.plan import document_of
 from app.compiler.replans import REPLAN_STEP
 from app.domain.control import PARENT_DID
 from app.domain.ids import SessionRef
-from app.domain.plan_errors import PlanRefused
 from app.domain.plans import MERGE, REPLAN, TaskLink, parse_link, parse_plan
 from app.domain.states import SessionStatus
 from app.operations.planning.edits import edit_arguments
 from app.operations.registry import Registry
 from app.operations.transitions import Transitions
 from app.store.store import Store
+from leadhand.errors import PlanRefused
 from leadhand.models.plans import PlanOperation
 
 #: The statuses of a child session that change its task.

@@ -10,10 +10,8 @@ from pydantic import JsonValue
 from app.compiler.checker_names import check_names
 from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome
-from app.domain.plan_errors import NoPlan, PlanChanged, PlanRefused, ReportLate
 from app.domain.plans import parse_link, record_of
 from app.domain.records import Reply
-from app.errors import AnswerUnwanted, IdempotencyConflict
 from app.operations.answers import Answers
 from app.operations.inbox import Inbox
 from app.operations.planning.edits import edit_arguments
@@ -24,6 +22,14 @@ from app.queries.plans import StoredPlan, plan_view, read_plan
 from app.redaction import without_keys
 from app.security.step_tokens import Caller
 from app.store.store import Store
+from leadhand.errors import (
+    AnswerUnwanted,
+    IdempotencyConflict,
+    NoPlan,
+    PlanChanged,
+    PlanRefused,
+    ReportLate,
+)
 from leadhand.models.plans import PlanEdit, TaskReport, check_checkers
 from leadhand.models.views.plan import PlanView, ReportView, TaskView
 
@@ -61,8 +67,9 @@ class Plans:
     ) -> PlanView:
         """Accept or refuse a proposed task or edit. Raises PlanChanged, PlanRefused."""
         operation: JsonValue = {"op": "decide", "proposal": proposal, "accept": accept}
+        plan = self._read(session)
         try:
-            return self._edit(self._read(session), [operation], version=version, by=by)
+            return self._edit(plan, [operation], version=version, by=by)
         except PlanRefused as error:
             if error.what == proposal:  # no task has this id
                 raise PlanRefused(session, "", f"proposal {proposal!r}: {error.why}") from None

@@ -23,7 +23,7 @@ from app.domain.plans import (
     parse_plan,
 )
 from app.domain.workspaces import WORKSPACE, Survey, Workspace, workspace_of
-from app.errors import InvalidDocument, LeadhandError, ParentRests, ProgramNewer, StoreAway
+from app.errors import InvalidDocument, ParentRests
 from app.operations.child_reports import ChildReports
 from app.operations.planning.facts import PlanFacts
 from app.operations.planning.survey import read_survey
@@ -31,6 +31,7 @@ from app.operations.registry import Registry
 from app.operations.submit import About, Submissions, Submitted
 from app.operations.transitions import Transitions
 from app.store.store import Store
+from leadhand.errors import LeadhandError, ProgramNewer, StoreAway
 from leadhand.models.documents import Budget, Checker, Doer, LoopDocument
 from leadhand.models.plans import PlanDocument
 

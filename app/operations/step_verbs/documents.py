@@ -9,9 +9,10 @@ from typing import NamedTuple
 from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 
 from app.domain.ids import SessionRef
-from app.errors import ControlRefused, InvalidDocument, SpecForeign
+from app.errors import InvalidDocument, SpecForeign
 from app.operations.registry import Registry
 from app.store.store import Store
+from leadhand.errors import ControlRefused
 from leadhand.flows.documents import AnyDocument, Branch, FlowDocument, FlowStep
 from leadhand.flows.tool_step import ToolStep
 from leadhand.graphs.documents import GraphDocument, GraphStep

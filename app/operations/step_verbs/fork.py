@@ -18,13 +18,7 @@ from app.domain.records import NewSession, Reply
 from app.domain.routing import stored_program
 from app.domain.states import SessionStatus
 from app.domain.workspaces import OwnFolder
-from app.errors import (
-    ControlRefused,
-    IdempotencyConflict,
-    PositionRefused,
-    SessionUnknown,
-    SpecForeign,
-)
+from app.errors import PositionRefused, SpecForeign
 from app.fleet.agents import AgentsThere
 from app.history.points import address_of, position_of
 from app.history.snapshot import Snapshot
@@ -56,6 +50,7 @@ from app.security.api_tokens import Owner
 from app.security.environment_cipher import comparison
 from app.settings import Settings
 from app.store.store import Store
+from leadhand.errors import ControlRefused, IdempotencyConflict, SessionUnknown
 from leadhand.flows.documents import AnyDocument
 
 VERB = "fork"

@@ -12,7 +12,7 @@ from app.domain.ids import SessionRef
 from app.domain.program import Action, Program
 from app.domain.routing import Join
 from app.domain.workspaces import OwnFolder
-from app.errors import ControlRefused, InvalidDocument
+from app.errors import InvalidDocument
 from app.history.snapshot import Snapshot
 from app.operations.folders.documents import own_folder_from, worktrees_of
 from app.queries.presenters import diff_view
@@ -21,6 +21,7 @@ from app.resume.recorded_folder import FolderWork, find_recorded_state, writes_f
 from app.resume.rewind import Rewind
 from app.settings import Settings
 from app.store.store import Store
+from leadhand.errors import ControlRefused
 
 
 class ForkFolder(NamedTuple):

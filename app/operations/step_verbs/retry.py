@@ -6,7 +6,7 @@ from app.compiler.plan import EXECUTE
 from app.domain.control import Seen
 from app.domain.ids import SessionRef
 from app.domain.states import SessionStatus
-from app.errors import ControlRefused, PositionRefused
+from app.errors import PositionRefused
 from app.history.snapshot import Snapshot
 from app.operations.control import SessionControl
 from app.operations.registry import Registry
@@ -14,6 +14,7 @@ from app.resume.plan import rewind_before
 from app.resume.rewind import ResumePlan
 from app.security.step_tokens import Caller
 from app.store.store import Store
+from leadhand.errors import ControlRefused
 from leadhand.models.views.session import SessionView
 
 

@@ -15,7 +15,7 @@ from app.domain.control import Seen
 from app.domain.ids import SessionRef
 from app.domain.program import Action, Loop, Node, Program
 from app.domain.states import FINAL, SessionStatus
-from app.errors import ControlRefused, PositionRefused, SessionChanged, SessionUnknown
+from app.errors import PositionRefused
 from app.history.completion import step_is_done, turn_is_done
 from app.history.items import Item, item_of
 from app.history.points import address_of, newest_position, nodes_of_step, within
@@ -28,6 +28,7 @@ from app.resume.plan import rewind_before
 from app.resume.rewind import ResumePlan, SkippedNode
 from app.security.step_tokens import Caller
 from app.store.store import Store
+from leadhand.errors import ControlRefused, SessionChanged, SessionUnknown
 from leadhand.models.reasons import Reason, ReasonCode
 from leadhand.models.views.session import SessionView
 

@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 from app.domain.environment.definitions import Definitions
 from app.domain.records import NewSession, Reply
-from app.errors import LeadhandError
 from app.operations.submission.definitions import workers_by_definitions
 from app.operations.submit import Asker, Draft, Submissions, Submitted
 from app.operations.transitions import Transitions
 from app.queries.fleet import Fleet
 from app.store.store import Store
+from leadhand.errors import LeadhandError
 from leadhand.flows.documents import AnyDocument
 from leadhand.models.views.fleet import WorkerView
 

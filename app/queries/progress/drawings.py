@@ -8,7 +8,6 @@ from app.compiler.flow import compile_flow
 from app.domain.ids import SessionRef
 from app.domain.program import Program
 from app.domain.states import ENDED
-from app.errors import SessionUnknown
 from app.queries.progress.program_shape import shape_of
 from app.queries.progress.taken_path import TakenPath
 from app.redaction import without_keys
@@ -17,6 +16,7 @@ from leadhand.drawing.layout import layout_of
 from leadhand.drawing.plain_text import to_text
 from leadhand.drawing.shape import Block
 from leadhand.drawing.svg import to_svg
+from leadhand.errors import SessionUnknown
 from leadhand.flows.documents import FlowDocument
 
 

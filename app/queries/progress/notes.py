@@ -10,11 +10,11 @@ from app.domain.ids import SessionRef
 from app.domain.program import Program
 from app.domain.records import StepRecord
 from app.domain.states import FINAL, SessionStatus
-from app.errors import FlowUnknown
 from app.queries.inbox import attention
 from app.queries.question_texts import question_notes
 from app.store.session_reads import SessionRecords
 from app.store.store import Store
+from leadhand.errors import FlowUnknown
 from leadhand.models.views.fleet import WorkerView
 
 _UNAFFECTED = "the session keeps what it was started with"

@@ -114,12 +114,12 @@ def ls_command(
 
 def name_damaged(sessions: Sequence[str]) -> None:
     """Says which sessions a list or tree lacks, and how to repair them."""
-    from leadhand.models.problems import Kind
+    from leadhand.errors import KeyDamaged
 
     for session in sessions:
         tell(
             f"{plain(session)} is left out, because a key of it in Redis has a wrong type:"
-            f" {Kind.KEY_DAMAGED.hint}"
+            f" {KeyDamaged.kind.hint}"
         )
 
 

@@ -16,9 +16,9 @@ import pytest
 from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome
 from app.domain.program import Action, Loop, Program, Step
-from app.errors import StoreAway
 from app.operations.submit import About
 from app.settings import Settings
+from leadhand.errors import StoreAway
 from leadhand.flows.documents import FlowRun
 from leadhand.local.redis_server import RedisServer
 from tasks.bootstrap import make_engine

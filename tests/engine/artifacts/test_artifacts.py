@@ -10,17 +10,16 @@ from typing import Any
 import pytest
 from pydantic import JsonValue
 
-from app.artifacts.errors import ArtifactUnknown
 from app.artifacts.folder import ArtifactFolder, Limits
 from app.artifacts.local import LocalArtifacts
 from app.domain.artifacts import YOUNG_S, Artifact
 from app.domain.outcomes import Outcome
 from app.domain.program import Action, Step
 from app.engine import Engine
-from app.errors import SessionUnknown
 from app.operations.artifacts import Uploads
 from app.queries.artifacts import ArtifactQueries
 from app.queries.graph_results import MOST_BYTES
+from leadhand.errors import ArtifactUnknown, SessionUnknown
 from tests.engine.driving import Bench
 from tests.engine.graphs.graph_world import GraphWorld
 from tests.engine.world import World

@@ -11,11 +11,11 @@ from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome
 from app.domain.program import Action, Loop, Program, RetryPolicy, Step
 from app.domain.records import Grant
-from app.errors import IdempotencyConflict, InvalidDocument, ParentRests
-from app.operations.create_errors import TreeLimitReached
+from app.errors import InvalidDocument, ParentRests
 from app.operations.submit import About
 from app.security.step_tokens import Caller
 from leadhand.contract.submissions import ParentEnd
+from leadhand.errors import IdempotencyConflict, TreeLimitReached
 from leadhand.models.documents import LoopDocument
 from tests.engine.driving import Bench
 from tests.engine.test_fsck import audit

@@ -10,11 +10,11 @@ from pydantic import JsonValue
 from app.compiler import compile_document
 from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome
-from app.domain.plan_errors import NoPlan
 from app.domain.program import Action, Program, Step
 from app.domain.records import Grant
 from app.operations.guards import Guarded
 from app.operations.submit import About
+from leadhand.errors import NoPlan
 from leadhand.flows.documents import FlowDocument
 from leadhand.models.documents import LoopDocument
 from leadhand.models.plans import TaskReport

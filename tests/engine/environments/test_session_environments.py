@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from app.domain.environment.errors import EnvironmentSealed
 from app.domain.environment.session import SessionEnvironment
 from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome
-from app.errors import IdempotencyConflict, InvalidDocument, SpecForeign
+from app.errors import EnvironmentSealed, InvalidDocument, SpecForeign
 from app.operations.registry import Registry
 from app.operations.step_verbs.documents import Changes
 from app.operations.step_verbs.fork import Wish
+from leadhand.errors import IdempotencyConflict
 from leadhand.models.documents import LoopDocument
 from leadhand.models.plans import PlanDocument
 from leadhand.models.reasons import Reason, ReasonCode

@@ -9,12 +9,10 @@ from typing import Any
 from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome
 from app.engine import Engine
-from app.errors import (
-    ControlRefused,
-)
 from app.operations.attempts import Work
 from app.settings import Settings
 from app.store.store import Store
+from leadhand.errors import ControlRefused
 from leadhand.flows.documents import FlowRun
 from leadhand.models.documents import Budget
 from tests.engine.driving import Bench

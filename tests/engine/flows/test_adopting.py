@@ -11,10 +11,8 @@ import pytest
 
 from app.domain.ids import SessionRef
 from app.domain.program import SCHEMA_VERSION
-from app.errors import (
-    FlowDisabled,
-    InvalidDocument,
-)
+from app.errors import InvalidDocument
+from leadhand.errors import FlowDisabled
 from leadhand.flows.documents import FlowRun
 from leadhand.models.documents import Budget
 from tests.engine.driving import Bench

@@ -8,11 +8,8 @@ from typing import Any
 import pytest
 
 from app.domain.records import Reply
-from app.errors import (
-    AnswerUnwanted,
-    ControlRefused,
-    PositionRefused,
-)
+from app.errors import PositionRefused
+from leadhand.errors import AnswerUnwanted, ControlRefused
 from leadhand.models.documents import Budget
 from tests.engine.driving import Bench
 from tests.engine.flows.changed_flow import BEFORE, STEPS, Flow

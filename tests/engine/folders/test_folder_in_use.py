@@ -15,7 +15,7 @@ from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome
 from app.domain.program import Action
 from app.domain.states import ENDED, SessionStatus
-from app.errors import ControlRefused, SessionChanged
+from leadhand.errors import ControlRefused, SessionChanged
 from leadhand.flows.documents import AnyDocument
 from tests.engine.world import World
 from tests.unit.workers.folders.repositories import git, make_repository

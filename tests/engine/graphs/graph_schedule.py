@@ -11,11 +11,12 @@ from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome
 from app.domain.records import Grant, Reply
 from app.domain.routing import runs_last
-from app.errors import ControlRefused, PositionRefused, ReferenceUnresolved
+from app.errors import PositionRefused, ReferenceUnresolved
 from app.operations.attempts import Work
 from app.operations.local_skipping import is_skipped, skipped_outcome
 from app.operations.step_verbs.documents import Changes
 from app.operations.step_verbs.fork import Wish
+from leadhand.errors import ControlRefused
 from leadhand.graphs.documents import GraphDocument
 from leadhand.models.reasons import Reason, ReasonCode
 from tests.engine.driving import LEASE_MS

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from app.errors import ControlRefused, PositionRefused
+from app.errors import PositionRefused
+from leadhand.errors import ControlRefused
 from tests.engine.graphs.graph_world import GraphWorld
 from tests.engine.world import World
 

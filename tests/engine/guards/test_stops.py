@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from pydantic import JsonValue
 
-from app.errors import LabelTaken, QuotaPassed
 from app.operations.guards import IDLE_S, OPEN_INSIDE, Guarded
 from app.security.api_tokens import Owner
+from leadhand.errors import LabelTaken, QuotaPassed
 from leadhand.models.guards import AgentEvent
 from leadhand.models.views.tokens import Quotas
 from tests.engine.driving import Bench

@@ -7,9 +7,9 @@ import redis
 
 from app.domain.ids import SessionRef
 from app.domain.program import Action, Program, Step
-from app.domain.shared_errors import LimitChanged, LimitUnknown
 from app.operations.submit import About
 from app.settings import Settings
+from leadhand.errors import LimitChanged, LimitUnknown
 from tests.engine.driving import Bench
 from tests.engine.locks.sessions import BOTH, DO, commands_of, items, taken
 from tests.engine.world import World

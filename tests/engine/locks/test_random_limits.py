@@ -10,7 +10,7 @@ import pytest
 from app.domain.control import Control
 from app.domain.ids import SessionRef
 from app.domain.records import Grant
-from app.errors import ControlRefused
+from leadhand.errors import ControlRefused
 from tests.engine.locks.sessions import BOTH, items, taken
 from tests.engine.test_fsck import audit
 from tests.engine.world import World

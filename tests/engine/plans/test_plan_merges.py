@@ -11,8 +11,8 @@ from pydantic import JsonValue
 from app.domain.ids import SessionRef
 from app.domain.merges import plan_branch
 from app.domain.outcomes import Outcome
-from app.domain.plan_errors import PlanRefused
 from app.domain.records import Grant
+from leadhand.errors import PlanRefused
 from leadhand.models.reasons import Reason, ReasonCode
 from leadhand.models.views.result import LedgerEntry
 from tests.engine.driving import Bench

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from app.domain.outcomes import Outcome
-from app.errors import ControlRefused
 from app.security.step_tokens import Caller
+from leadhand.errors import ControlRefused
 from leadhand.models.views.session import RoleView
 from tests.engine.plans.plan_world import PlanWorld
 from tests.engine.plans.test_plan_replans import Replanning

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.domain.outcomes import Outcome, Usage
-from app.errors import StoreAway
+from leadhand.errors import StoreAway
 from tests.engine.driving import Bench
 from tests.engine.plans.plan_world import PlanWorld
 from tests.engine.world import World

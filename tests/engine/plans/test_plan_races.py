@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from app.domain.plan_errors import NoPlan, PlanRefused
 from app.errors import InvalidDocument, PositionRefused
+from leadhand.errors import NoPlan, PlanRefused
 from leadhand.models.plans import TaskReport
 from tests.engine.driving import Bench
 from tests.engine.plans.plan_world import PlanWorld

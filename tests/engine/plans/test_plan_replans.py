@@ -9,7 +9,7 @@ import pytest
 from pydantic import JsonValue, ValidationError
 
 from app.domain.outcomes import Outcome
-from app.domain.plan_errors import PlanRefused
+from leadhand.errors import PlanRefused
 from leadhand.models.plans import PlanDocument
 from leadhand.models.reasons import Reason, ReasonCode
 from tests.engine.driving import Bench

@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from app.domain.plan_errors import NoPlan, PlanRefused, ReportLate
-from app.errors import IdempotencyConflict
+from leadhand.errors import IdempotencyConflict, NoPlan, PlanRefused, ReportLate
 from leadhand.models.plans import TaskReport
 from tests.engine.driving import Bench
 from tests.engine.plans.plan_world import PlanWorld

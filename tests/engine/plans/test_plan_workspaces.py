@@ -10,8 +10,8 @@ from pydantic import JsonValue
 
 from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome
-from app.domain.plan_errors import PlanRefused
 from app.domain.program import Action
+from leadhand.errors import PlanRefused
 from tests.engine.plans.plan_world import PlanWorld
 from tests.engine.world import World
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from app.domain.stack_errors import WorkflowUnknown
+from leadhand.errors import WorkflowUnknown
 from tests.engine.driving import Bench
 from tests.engine.stacks.test_stacks import ANY, call, session, start
 from tests.engine.test_fsck import audit

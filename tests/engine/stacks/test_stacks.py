@@ -8,16 +8,11 @@ from itertools import cycle
 import pytest
 from pydantic import JsonValue
 
-from app.domain.stack_errors import (
-    NoActiveWorkflow,
-    StackRefused,
-    WorkflowNotStacked,
-    WorkflowUnknown,
-)
 from app.errors import InvalidDocument
 from app.operations.stacks import TRIES, StackCall, Stacks
 from app.queries.stacks import WorkflowFilter
 from leadhand.contract.stacks import StartWorkflow
+from leadhand.errors import NoActiveWorkflow, StackRefused, WorkflowNotStacked, WorkflowUnknown
 from leadhand.models.stacks import StackChange, StackView, WorkflowSession
 from tests.engine.driving import Bench
 from tests.engine.test_fsck import audit

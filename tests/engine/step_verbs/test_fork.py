@@ -13,15 +13,10 @@ import pytest
 from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome
 from app.domain.program import Step
-from app.errors import (
-    ControlRefused,
-    IdempotencyConflict,
-    InvalidDocument,
-    PositionRefused,
-    SessionUnknown,
-)
+from app.errors import InvalidDocument, PositionRefused
 from app.operations.step_verbs.documents import Changes
 from app.operations.step_verbs.fork import Wish
+from leadhand.errors import ControlRefused, IdempotencyConflict, SessionUnknown
 from tests.engine.driving import Bench
 from tests.engine.graphs.graph_world import GraphWorld
 from tests.engine.test_fsck import audit

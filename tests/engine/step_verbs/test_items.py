@@ -11,10 +11,11 @@ import pytest
 from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome
 from app.domain.program import Action, Loop, Program, Step
-from app.errors import ControlRefused, PositionRefused
+from app.errors import PositionRefused
 from app.operations.step_verbs.documents import Changes
 from app.operations.step_verbs.fork import Wish
 from app.operations.submit import About
+from leadhand.errors import ControlRefused
 from tests.engine.driving import Bench
 from tests.engine.graphs.graph_world import GraphWorld, failed
 from tests.engine.step_verbs.test_fork import Forked, graph

@@ -11,10 +11,11 @@ from app.domain.control import Seen
 from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome
 from app.domain.program import Action, Loop, Origin, Program, Step
-from app.errors import ControlRefused, PositionRefused, SessionChanged
+from app.errors import PositionRefused
 from app.operations.step_verbs.documents import Changes
 from app.operations.step_verbs.fork import Wish
 from app.operations.submit import About
+from leadhand.errors import ControlRefused, SessionChanged
 from tests.engine.driving import Bench
 from tests.engine.graphs.graph_world import GraphWorld, failed
 from tests.engine.world import World

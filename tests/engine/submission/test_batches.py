@@ -9,10 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.errors import IdempotencyConflict, InvalidDocument, LabelTaken, StoreAway
+from app.errors import InvalidDocument
 from app.operations.request_hashes import hash_document
 from app.operations.submission.batch import Item, ItemRefused, Result
 from app.operations.submission.drafts import Asker, Submitted
+from leadhand.errors import IdempotencyConflict, LabelTaken, StoreAway
 from leadhand.flows.documents import AnyDocument
 from leadhand.models.documents import LoopDocument
 from tests.engine.driving import Bench

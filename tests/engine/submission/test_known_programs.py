@@ -8,9 +8,10 @@ from app.catalog.flow_catalog import Catalog
 from app.compiler import compile_document
 from app.domain.ids import SessionRef
 from app.domain.program import Action, Program, Step
-from app.errors import IdempotencyConflict, InvalidDocument
+from app.errors import InvalidDocument
 from app.operations.submission import compiled
 from app.operations.submit import About, Submitted
+from leadhand.errors import IdempotencyConflict
 from leadhand.graphs.documents import GraphDocument
 from leadhand.models.documents import LoopDocument
 from tests.engine.driving import Bench

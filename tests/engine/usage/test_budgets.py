@@ -8,8 +8,8 @@ import pytest
 
 from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome, Usage
-from app.errors import ControlRefused
 from app.operations.submit import About
+from leadhand.errors import ControlRefused
 from leadhand.models.documents import Budget
 from tests.engine.world import LOOP, World
 

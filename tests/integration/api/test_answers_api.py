@@ -12,7 +12,7 @@ from flask.testing import FlaskClient
 from api import create_app
 from app.engine import Engine
 from app.settings import Settings
-from leadhand.models.problems import Kind
+from leadhand.errors import RequestInvalid
 from tests.flows import flow
 from tests.session_driving import claim, ref_of
 from tests.silent_engine import silent_engine
@@ -60,7 +60,7 @@ def test_each_field_that_does_not_fit_is_named_and_the_step_goes_on_waiting(
     given = {"choice": "gone", "fields": {"severity": 7, "password": "hunter2", "more": 1}}
     refused = client.post(f"/v1/sessions/{waiting}/answers", json=given)
     problem = json.loads(refused.data)
-    assert (refused.status_code, problem["type"]) == (422, Kind.INVALID.uri)
+    assert (refused.status_code, problem["type"]) == (422, RequestInvalid.kind.uri)
     found = {one["field"]: one for one in problem["errors"]}
     assert [*found] == ["choice", "fields.more", "fields.severity", "fields.password"]
     assert found["choice"] == {

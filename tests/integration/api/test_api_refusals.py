@@ -15,6 +15,15 @@ from api import create_app
 from app.engine import Engine
 from app.security.step_tokens import Caller, mint
 from app.settings import Settings
+from leadhand.errors import (
+    ControlRefused,
+    IdempotencyConflict,
+    Malformed,
+    Refused,
+    RequestInvalid,
+    SessionStillRuns,
+    SessionUnknown,
+)
 from leadhand.models.problems import Kind
 from tests.session_driving import add_events, add_worker, all_events, claim, end, ref_of
 from tests.silent_engine import engine_without_store, loop, silent_engine
@@ -83,68 +92,68 @@ def told(answer: TestResponse) -> dict[str, Any]:
 
 REFUSALS: list[tuple[str, str, object, dict[str, str], int, Kind, dict[str, Any]]] = [
     # method, path, body, headers; status, kind, a part of the problem's detail
-    ("GET", f"{S}/deadbeef", None, {}, 404, Kind.SESSION_UNKNOWN, {}),
-    ("GET", f"{S}/NOTHEX00", None, {}, 404, Kind.SESSION_UNKNOWN, {}),
-    ("GET", f"{S}/{ACTIVE}%0A", None, {}, 404, Kind.SESSION_UNKNOWN, {}),
-    ("GET", f"{S}/{ACTIVE}/nothing", None, {}, 404, Kind.BLANK, {}),
-    ("GET", f"{S}/", None, {}, 404, Kind.BLANK, {}),
-    ("GET", "/v1//sessions", None, {}, 404, Kind.BLANK, {}),
-    ("GET", f"{S}/{ACTIVE}/result", None, {}, 409, Kind.SESSION_STILL_RUNS,
+    ("GET", f"{S}/deadbeef", None, {}, 404, SessionUnknown.kind, {}),
+    ("GET", f"{S}/NOTHEX00", None, {}, 404, SessionUnknown.kind, {}),
+    ("GET", f"{S}/{ACTIVE}%0A", None, {}, 404, SessionUnknown.kind, {}),
+    ("GET", f"{S}/{ACTIVE}/nothing", None, {}, 404, Refused.kind, {}),
+    ("GET", f"{S}/", None, {}, 404, Refused.kind, {}),
+    ("GET", "/v1//sessions", None, {}, 404, Refused.kind, {}),
+    ("GET", f"{S}/{ACTIVE}/result", None, {}, 409, SessionStillRuns.kind,
         {"session_status": "active"}),
-    ("DELETE", f"{S}/{ACTIVE}", None, {}, 409, Kind.SESSION_STILL_RUNS, {}),
-    ("POST", f"{S}/{ENDED}/stop", None, {}, 409, Kind.CONTROL_REFUSED,
+    ("DELETE", f"{S}/{ACTIVE}", None, {}, 409, SessionStillRuns.kind, {}),
+    ("POST", f"{S}/{ENDED}/stop", None, {}, 409, ControlRefused.kind,
         {"session_status": "completed"}),
-    ("POST", f"{S}/{ACTIVE}/stop", {"now": 1}, {}, 422, Kind.INVALID, {"field": "now"}),
-    ("POST", f"{S}/{ACTIVE}/exit", None, {}, 422, Kind.INVALID, {"field": "reason"}),
-    ("POST", f"{S}/{ACTIVE}/exit", {"reason": ""}, {}, 422, Kind.INVALID, {"value": '""'}),
-    ("POST", f"{S}/{ENDED}/resume", {"max_iterations": True}, {}, 422, Kind.INVALID,
+    ("POST", f"{S}/{ACTIVE}/stop", {"now": 1}, {}, 422, RequestInvalid.kind, {"field": "now"}),
+    ("POST", f"{S}/{ACTIVE}/exit", None, {}, 422, RequestInvalid.kind, {"field": "reason"}),
+    ("POST", f"{S}/{ACTIVE}/exit", {"reason": ""}, {}, 422, RequestInvalid.kind, {"value": '""'}),
+    ("POST", f"{S}/{ENDED}/resume", {"max_iterations": True}, {}, 422, RequestInvalid.kind,
         {"field": "max_iterations", "value": "true", "hint": "give a whole number"}),
-    ("POST", f"{S}/{ENDED}/resume", {"max_iterations": "4"}, {}, 422, Kind.INVALID, {}),
-    ("POST", f"{S}/{ACTIVE}/stop", b"[]", {}, 422, Kind.INVALID, {"hint": "give an object"}),
-    ("POST", f"{S}/{ACTIVE}/stop", b"{}", {"Content-Type": "text/plain"}, 415, Kind.BLANK,
+    ("POST", f"{S}/{ENDED}/resume", {"max_iterations": "4"}, {}, 422, RequestInvalid.kind, {}),
+    ("POST", f"{S}/{ACTIVE}/stop", b"[]", {}, 422, RequestInvalid.kind, {"hint": "give an object"}),
+    ("POST", f"{S}/{ACTIVE}/stop", b"{}", {"Content-Type": "text/plain"}, 415, Refused.kind,
         {"hint": "send the header 'Content-Type: application/json'"}),
-    ("POST", S, LOOP, {"Content-Encoding": "gzip"}, 415, Kind.BLANK, {}),
-    ("POST", S, None, {}, 415, Kind.BLANK, {}),
-    ("POST", S, b"", {"Content-Type": "application/json"}, 400, Kind.MALFORMED,
+    ("POST", S, LOOP, {"Content-Encoding": "gzip"}, 415, Refused.kind, {}),
+    ("POST", S, None, {}, 415, Refused.kind, {}),
+    ("POST", S, b"", {"Content-Type": "application/json"}, 400, Malformed.kind,
         {"detail": "the body is no JSON: line 1, column 0: EOF while parsing a value"}),
-    ("POST", S, b'{"kind":\n "loop", }', {}, 400, Kind.MALFORMED,
+    ("POST", S, b'{"kind":\n "loop", }', {}, 400, Malformed.kind,
         {"detail": "the body is no JSON: line 2, column 10: trailing comma"}),
-    ("POST", S, b'{"a":' * 300, {}, 400, Kind.MALFORMED, {}),
-    ("POST", S, b'{"task": "\\ud800"}', {}, 400, Kind.MALFORMED, {}),
-    ("POST", S, b'{"task": "\xff"}', {}, 400, Kind.MALFORMED, {}),
-    ("POST", S, b'{"timeout_s": NaN}', {}, 400, Kind.MALFORMED, {}),
-    ("POST", S, b'{"max_iterations": ' + b"9" * 5000 + b"}", {}, 400, Kind.MALFORMED, {}),
-    ("POST", S, b"x" * (4 * 1024 * 1024 + 1), {}, 413, Kind.BLANK, {}),
-    ("POST", S, {"task": "x"}, {}, 422, Kind.INVALID,
+    ("POST", S, b'{"a":' * 300, {}, 400, Malformed.kind, {}),
+    ("POST", S, b'{"task": "\\ud800"}', {}, 400, Malformed.kind, {}),
+    ("POST", S, b'{"task": "\xff"}', {}, 400, Malformed.kind, {}),
+    ("POST", S, b'{"timeout_s": NaN}', {}, 400, Malformed.kind, {}),
+    ("POST", S, b'{"max_iterations": ' + b"9" * 5000 + b"}", {}, 400, Malformed.kind, {}),
+    ("POST", S, b"x" * (4 * 1024 * 1024 + 1), {}, 413, Refused.kind, {}),
+    ("POST", S, {"task": "x"}, {}, 422, RequestInvalid.kind,
         {"field": "kind", "hint": "give one of 'loop', 'workflow', 'flow', 'graph', 'plan'"}),
-    ("POST", S, {**LOOP, "max_iterations": True}, {}, 422, Kind.INVALID,
+    ("POST", S, {**LOOP, "max_iterations": True}, {}, 422, RequestInvalid.kind,
         {"field": "max_iterations", "value": "true"}),
-    ("POST", S, {**LOOP, "after": "x"}, {}, 422, Kind.INVALID, {"field": "after"}),
-    ("POST", S, {**LOOP, "place": "nowhere"}, {}, 422, Kind.INVALID,
+    ("POST", S, {**LOOP, "after": "x"}, {}, 422, RequestInvalid.kind, {"field": "after"}),
+    ("POST", S, {**LOOP, "place": "nowhere"}, {}, 422, RequestInvalid.kind,
         {"field": "place", "value": '"nowhere"',
             "hint": "no worker is at this place; workers are at local"}),
-    ("POST", f"{S}?force=1", LOOP, {}, 422, Kind.INVALID, {"field": "force"}),
-    ("POST", S, LOOP, {"Idempotency-Key": ""}, 400, Kind.MALFORMED, {"field": "Idempotency-Key"}),
-    ("POST", S, LOOP, {"Idempotency-Key": "k" * 201}, 400, Kind.MALFORMED, {}),
-    ("POST", S, LOOP, {"Idempotency-Key": "k\u00e9"}, 400, Kind.MALFORMED, {}),
-    ("POST", S, LOOP, {"Idempotency-Key": "a\tb"}, 400, Kind.MALFORMED, {}),
-    ("GET", f"{S}?colour=red", None, {}, 422, Kind.INVALID, {"field": "colour"}),
-    ("GET", f"{S}?limit=1&limit=2", None, {}, 422, Kind.INVALID, {"hint": "give it once"}),
-    ("GET", f"{S}?limit=0", None, {}, 422, Kind.INVALID, {"field": "limit", "value": '"0"'}),
-    ("GET", f"{S}?limit=501", None, {}, 422, Kind.INVALID, {}),
-    ("GET", f"{S}?limit=many", None, {}, 422, Kind.INVALID, {"hint": "give a whole number"}),
-    ("GET", f"{S}?status=done", None, {}, 422, Kind.INVALID, {"field": "status"}),
-    ("GET", f"{S}?cursor=", None, {}, 422, Kind.INVALID, {"field": "cursor"}),
-    ("GET", f"{S}/{ACTIVE}?x=1", None, {}, 422, Kind.INVALID, {"field": "x"}),
-    ("GET", "/v1/workers?x=1", None, {}, 422, Kind.INVALID, {"field": "x"}),
-    ("GET", f"{S}/{ACTIVE}/events?after=1", None, {}, 422, Kind.INVALID, {"field": "after"}),
-    ("GET", f"{S}/{ACTIVE}/events?after={'9' * 20}-0", None, {}, 422, Kind.INVALID, {}),
-    ("GET", f"{S}/{ACTIVE}/events", None, {"Last-Event-ID": "12"}, 400, Kind.MALFORMED,
+    ("POST", f"{S}?force=1", LOOP, {}, 422, RequestInvalid.kind, {"field": "force"}),
+    ("POST", S, LOOP, {"Idempotency-Key": ""}, 400, Malformed.kind, {"field": "Idempotency-Key"}),
+    ("POST", S, LOOP, {"Idempotency-Key": "k" * 201}, 400, Malformed.kind, {}),
+    ("POST", S, LOOP, {"Idempotency-Key": "k\u00e9"}, 400, Malformed.kind, {}),
+    ("POST", S, LOOP, {"Idempotency-Key": "a\tb"}, 400, Malformed.kind, {}),
+    ("GET", f"{S}?colour=red", None, {}, 422, RequestInvalid.kind, {"field": "colour"}),
+    ("GET", f"{S}?limit=1&limit=2", None, {}, 422, RequestInvalid.kind, {"hint": "give it once"}),
+    ("GET", f"{S}?limit=0", None, {}, 422, RequestInvalid.kind, {"field": "limit", "value": '"0"'}),
+    ("GET", f"{S}?limit=501", None, {}, 422, RequestInvalid.kind, {}),
+    ("GET", f"{S}?limit=many", None, {}, 422, RequestInvalid.kind, {"hint": "give a whole number"}),
+    ("GET", f"{S}?status=done", None, {}, 422, RequestInvalid.kind, {"field": "status"}),
+    ("GET", f"{S}?cursor=", None, {}, 422, RequestInvalid.kind, {"field": "cursor"}),
+    ("GET", f"{S}/{ACTIVE}?x=1", None, {}, 422, RequestInvalid.kind, {"field": "x"}),
+    ("GET", "/v1/workers?x=1", None, {}, 422, RequestInvalid.kind, {"field": "x"}),
+    ("GET", f"{S}/{ACTIVE}/events?after=1", None, {}, 422, RequestInvalid.kind, {"field": "after"}),
+    ("GET", f"{S}/{ACTIVE}/events?after={'9' * 20}-0", None, {}, 422, RequestInvalid.kind, {}),
+    ("GET", f"{S}/{ACTIVE}/events", None, {"Last-Event-ID": "12"}, 400, Malformed.kind,
         {"field": "Last-Event-ID"}),
     ("GET", f"{S}/{ACTIVE}/events", None,
-        {"Last-Event-ID": "x", "Accept": "text/event-stream"}, 400, Kind.MALFORMED, {}),
+        {"Last-Event-ID": "x", "Accept": "text/event-stream"}, 400, Malformed.kind, {}),
     ("GET", f"{S}/deadbeef/events", None, {"Accept": "text/event-stream"}, 404,
-        Kind.SESSION_UNKNOWN, {}),
+        SessionUnknown.kind, {}),
 ]  # fmt: skip
 
 
@@ -179,7 +188,7 @@ def test_a_wrong_method_hears_of_the_right_ones(client, active, method, path, al
     answer = ask(client, method, path.format(active=active))
     assert answer.status_code == 405
     assert set(answer.headers["Allow"].split(", ")) == allowed
-    assert told(answer)["type"] == Kind.BLANK.uri
+    assert told(answer)["type"] == Refused.kind.uri
 
 
 def test_every_wrong_field_is_named_at_once(client):
@@ -303,7 +312,7 @@ def test_the_same_key_is_the_same_session_and_with_another_body_refused(client):
     assert first.headers["Location"] == again.headers["Location"] == f"{S}/{told(first)['id']}"
     other = ask(client, "POST", S, {**LOOP, "task": "another"}, headers)
     assert other.status_code == 422
-    assert told(other)["type"] == Kind.IDEMPOTENCY_CONFLICT.uri
+    assert told(other)["type"] == IdempotencyConflict.kind.uri
 
 
 @pytest.mark.parametrize("given", ["abc-1.2:3", "", "no spaces", "x" * 129])

@@ -16,7 +16,7 @@ from app.compiler.workspaces import own_folder_of
 from app.engine import Engine
 from app.settings import Settings
 from leadhand.contract.sessions import Resume
-from leadhand.models.problems import Kind
+from leadhand.errors import AnswerUnwanted, FlowUnknown
 from tests.flows import ask, flow, llm
 from tests.session_driving import claim, ref_of
 from tests.silent_engine import loop, silent_engine
@@ -55,7 +55,7 @@ def test_flows_are_listed_and_shown(client: FlaskClient) -> None:
     assert listed["name"] == "review"
     assert said(client.get("/v1/flows/review"))["description"] == "Writes and reviews."
     unknown = client.get("/v1/flows/other")
-    assert (unknown.status_code, said(unknown)["type"]) == (404, Kind.FLOW_UNKNOWN.uri)
+    assert (unknown.status_code, said(unknown)["type"]) == (404, FlowUnknown.kind.uri)
 
 
 def test_a_run_answers_with_its_session(client: FlaskClient, tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_an_answer_that_nobody_waits_for_is_refused(client: FlaskClient, engine:
     )
     assert engine.queries.session(waiting).status == "waiting"
     no = client.post(f"/v1/sessions/{active}/answers", json={"text": "42"})
-    assert (no.status_code, said(no)["type"]) == (409, Kind.ANSWER_UNWANTED.uri)
+    assert (no.status_code, said(no)["type"]) == (409, AnswerUnwanted.kind.uri)
     for nothing in ({}, {"text": ""}, {"text": " \n"}):
         refused = client.post(f"/v1/sessions/{waiting}/answers", json=nothing)
         assert (refused.status_code, said(refused)["field"]) == (422, "text")

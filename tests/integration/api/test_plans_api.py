@@ -14,7 +14,7 @@ from api import create_app
 from app.security.api_tokens import Scope
 from app.security.step_tokens import BODY_SCOPES, Caller, mint
 from app.settings import Settings
-from leadhand.models.problems import Kind
+from leadhand.errors import AnswerUnwanted, NoPlan, PlanChanged, PlanRefused, TaskUnknown
 from tests.engine.plans.plan_world import PlanWorld
 from tests.engine.world import DONE, World
 
@@ -192,7 +192,7 @@ def test_edit_with_another_tag_gets_the_plan_as_it_is(
     answer = edit(client, refining, {"op": "drop", "id": "b"}, tag=tag)
     assert (answer.status_code, answer.headers["ETag"]) == (412, '"plan-2"')
     problem = said(answer)
-    assert problem["type"] == Kind.PLAN_CHANGED.uri
+    assert problem["type"] == PlanChanged.kind.uri
     assert problem["plan"] == said(client.get(f"{S}/{refining.id}/plan"))
     assert [one["title"] for one in problem["plan"]["tasks"]] == ["First", "Do b"]
 
@@ -222,7 +222,7 @@ def test_refused_operation_is_named_and_none_is_carried_out(
 ) -> None:  # fmt: skip
     answer = edit(client, refining, {"op": "change", "id": "b", "title": "Other"}, operation)
     problem = said(answer)
-    assert (answer.status_code, problem["type"]) == (409, Kind.PLAN_REFUSED.uri), problem
+    assert (answer.status_code, problem["type"]) == (409, PlanRefused.kind.uri), problem
     assert problem.get("field") == field
     assert text in problem["detail"]
     plan = said(client.get(f"{S}/{refining.id}/plan"))
@@ -257,7 +257,7 @@ def test_draft_is_approved_once(client: FlaskClient, refining: PlanWorld) -> Non
     answer = client.post(f"{path}/approve", json={})
     assert (answer.status_code, said(answer)["state"]) == (202, "executing"), answer.text
     again = client.post(f"{path}/approve")
-    assert (again.status_code, said(again)["type"]) == (409, Kind.ANSWER_UNWANTED.uri)
+    assert (again.status_code, said(again)["type"]) == (409, AnswerUnwanted.kind.uri)
     refining.park("execute")
     assert said(client.get(path))["tasks"][0]["status"] == "in_progress"
 
@@ -312,7 +312,7 @@ def test_tasks_are_listed_and_shown(client: FlaskClient, executing: PlanWorld) -
     assert [one["id"] for one in listed["items"]] == ["a", "b", "c"]
     assert said(client.get(f"{path}/a")) == listed["items"][0]
     unknown = client.get(f"{path}/aa")
-    assert (unknown.status_code, said(unknown)["type"]) == (404, Kind.TASK_UNKNOWN.uri)
+    assert (unknown.status_code, said(unknown)["type"]) == (404, TaskUnknown.kind.uri)
     assert said(unknown)["hint"] == "did you mean 'a'?"
 
 
@@ -320,7 +320,7 @@ def test_tasks_are_listed_and_shown(client: FlaskClient, executing: PlanWorld) -
 def test_session_of_another_kind_has_no_plan(client: FlaskClient, world: World, path: str) -> None:
     session = world.session("/elsewhere").id
     answer = client.get(f"{S}/{session}/{path}")
-    assert (answer.status_code, said(answer)["type"]) == (409, Kind.NO_PLAN.uri), answer.text
+    assert (answer.status_code, said(answer)["type"]) == (409, NoPlan.kind.uri), answer.text
 
 
 def body_of(plan: PlanWorld, task_id: str, scopes: tuple[str, ...] = BODY_SCOPES) -> str:
@@ -403,7 +403,7 @@ def test_proposal_is_accepted_or_refused_once(client: FlaskClient, executing: Pl
     assert [one["id"] for one in said(accepted)["tasks"]] == ["a", "b", "c", "more"]
     assert accepted.headers["ETag"] == f'"plan-{executing.view.version}"'
     again = client.post(f"{path}/p1", json={"accept": False})
-    assert (again.status_code, said(again)["type"]) == (409, Kind.PLAN_REFUSED.uri)
+    assert (again.status_code, said(again)["type"]) == (409, PlanRefused.kind.uri)
     refused = said(client.post(f"{path}/p2", json={"accept": False}))
     assert [(one["id"], one["status"]) for one in refused["proposals"]] == [
         ("p1", "accepted"), ("p2", "refused"),

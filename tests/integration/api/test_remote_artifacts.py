@@ -13,16 +13,14 @@ from pydantic import JsonValue
 from werkzeug.serving import make_server
 
 from api import create_app
-from app.artifacts.errors import ArtifactsFull, ArtifactUnknown
 from app.artifacts.folder import ArtifactFolder, Limits
 from app.domain.artifacts import Artifact
 from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome
 from app.engine import Engine
-from app.errors import StoreAway
 from app.settings import Settings
 from leadhand.client.client import Client
-from leadhand.errors import ArtifactRefused
+from leadhand.errors import ArtifactRefused, ArtifactsFull, ArtifactUnknown, StoreAway
 from leadhand.errors import ArtifactUnknown as NoArtifact
 from leadhand.graphs.documents import GraphDocument
 from tests.silent_engine import OPERATOR, SECRET

@@ -21,8 +21,8 @@ from app.security.api_tokens import Scope
 from app.security.step_tokens import BODY_SCOPES, Caller, mint
 from app.settings import Settings
 from leadhand.contract.operations import OPERATIONS
+from leadhand.errors import QuotaPassed, TokenRefused, TokenUnknown
 from leadhand.models.documents import Webhook
-from leadhand.models.problems import Kind
 from leadhand.models.views.tokens import Quotas
 from tests.session_driving import add_event, claim, ref_of, settle
 from tests.silent_engine import OPERATOR, SECRET, loop, silent_engine
@@ -99,7 +99,7 @@ def test_each_route_is_open_to_its_scope_and_to_no_other(app, client, engine, se
         refused = answer.status_code == 403 and b"exec:free" not in answer.data
         assert refused != opens, (scope, method, path, answer.data)
         if not opens and method != "HEAD":
-            assert body_of(answer)["type"] == Kind.FORBIDDEN.uri
+            assert body_of(answer)["type"] == TokenRefused.kind.uri
             assert str(OPERATIONS[rule.endpoint].scope) in body_of(answer)["detail"]
 
 
@@ -204,7 +204,7 @@ def test_used_up_quota_is_reported_with_retry_after(store_url, quotas, header):
     token = token_of(engine, Scope.SUBMIT, quotas=quotas)
     answer = ask(client, "POST", S, token, AGENTS)
     assert answer.status_code == 429
-    assert body_of(answer)["type"] == Kind.QUOTA_PASSED.uri
+    assert body_of(answer)["type"] == QuotaPassed.kind.uri
     assert answer.headers.get("Retry-After") == header
     assert engine.queries.sessions().items == []
 
@@ -229,7 +229,7 @@ def test_token_is_shown_once_and_grants_its_scopes(client, engine):
     assert ask(client, "DELETE", f"/v1/tokens/{made['id']}", OPERATOR).status_code == 204
     assert ask(client, "GET", S, made["token"]).status_code == 401
     again = ask(client, "DELETE", f"/v1/tokens/{made['id']}", OPERATOR)
-    assert (again.status_code, body_of(again)["type"]) == (404, Kind.TOKEN_UNKNOWN.uri)
+    assert (again.status_code, body_of(again)["type"]) == (404, TokenUnknown.kind.uri)
 
 
 def test_webhook_of_a_token_is_shown_without_its_secret(client, engine):

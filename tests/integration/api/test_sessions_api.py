@@ -13,7 +13,7 @@ from api import create_app
 from api.responses import session_answer
 from app.engine import Engine
 from app.settings import Settings
-from leadhand.models.problems import Kind
+from leadhand.errors import LimitChanged, LimitUnknown, SessionChanged
 from leadhand.models.views.session import BudgetLine
 from tests.session_driving import (
     add_worker,
@@ -216,7 +216,7 @@ def test_what_has_changed_since_it_was_seen_is_not_touched(
     before = all_events(engine, active)
     path, stale = f"{S}/{active}{path}", 'W/"stopped-1"'
     answer = client.open(path, method=method, json=body, headers={"If-Match": stale})
-    assert (answer.status_code, answer.json["type"]) == (412, Kind.SESSION_CHANGED.uri)
+    assert (answer.status_code, answer.json["type"]) == (412, SessionChanged.kind.uri)
     assert answer.json["session_status"] == "active"
     assert client.get(f"{S}/{active}").json["status"] == "active"
     assert all_events(engine, active) == before
@@ -228,7 +228,7 @@ def test_what_has_changed_since_it_was_seen_is_not_touched(
 @pytest.mark.parametrize("given", ["active", '"', 'W/"x"', '"a-1", "b-2"', ""])
 def test_a_tag_that_is_none_of_ours_is_of_no_session_that_there_is(client, active, given):
     answer = client.post(f"{S}/{active}/stop", headers={"If-Match": given})
-    assert (answer.status_code, answer.json["type"]) == (412, Kind.SESSION_CHANGED.uri)
+    assert (answer.status_code, answer.json["type"]) == (412, SessionChanged.kind.uri)
 
 
 def test_any_tag_will_do_for_whoever_says_so(client, active):
@@ -259,12 +259,12 @@ def test_a_limit_that_has_changed_since_it_was_seen_is_not_touched(client):
         client.delete(L, headers={"If-Match": tag}),
         client.delete(L, headers={"If-Match": '"none of ours", "2-x"'}),
     ):
-        assert (refused.status_code, refused.json["type"]) == (412, Kind.LIMIT_CHANGED.uri)
+        assert (refused.status_code, refused.json["type"]) == (412, LimitChanged.kind.uri)
     tag = client.get(L).headers["ETag"]
     changed = client.put(L, json={"concurrency": 9}, headers={"If-Match": f'"1-", {tag}'})
     assert (changed.status_code, changed.json["concurrency"]) == (200, 9)
     assert client.delete(L, headers={"If-Match": "*"}).status_code == 204
-    assert client.get(L).json["type"] == Kind.LIMIT_UNKNOWN.uri
+    assert client.get(L).json["type"] == LimitUnknown.kind.uri
     assert client.put(L, json={"concurrency": 1}, headers={"If-Match": "*"}).status_code == 412
 
 

@@ -9,11 +9,11 @@ import pytest
 from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
-from app.domain.stack_errors import StackRefused
 from app.engine import Engine
 from app.operations.stacks import StackCall
 from app.security.step_tokens import BODY_SCOPES, Caller, mint
 from leadhand.contract.stacks import StartWorkflow
+from leadhand.errors import StackRefused
 from leadhand.models.stacks import folder_stack
 from tests.session_driving import add_worker, claim
 from tests.silent_engine import OPERATOR, SECRET, loop

@@ -17,12 +17,13 @@ import psutil
 import pytest
 import redis
 
-from app.errors import InvalidDocument, StoreUnknown
+from app.errors import InvalidDocument
 from app.operations.store_guard import StoreGuard
 from app.settings import Settings
 from app.store.identity import Identity
 from app.store.identity_file import FileMemory, memory_of
 from leadhand.client.client import Client
+from leadhand.errors import StoreUnknown
 from leadhand.errors import StoreUnknown as StoreRefused
 from leadhand.local.redis_server import RedisServer
 from leadhand.models.documents import LoopDocument

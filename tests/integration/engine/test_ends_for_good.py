@@ -9,10 +9,11 @@ import pytest
 
 from app.domain.control import Seen
 from app.engine import Engine
-from app.errors import ExportOwed, SessionChanged, SessionStillRuns, SessionUnknown, SettingInvalid
+from app.errors import ExportOwed
 from app.operations.outbox import keep
 from app.settings import Settings
 from app.sweep import sweep
+from leadhand.errors import SessionChanged, SessionStillRuns, SessionUnknown, SettingInvalid
 from leadhand.models.etags import etag, parse_etag
 from leadhand.models.views.result import ExportView
 from leadhand.models.views.session import SessionView
@@ -166,7 +167,7 @@ def test_whoever_acts_on_what_he_saw_is_told_when_it_has_changed(engine, clock):
                 lambda: engine.deletion.delete(session, force=True, seen=before)):  # fmt: skip
         with pytest.raises(SessionChanged) as caught:
             act()
-        assert caught.value.status == "stopped"
+        assert caught.value.session_status == "stopped"
     now = seen(engine.queries.session(session))
     assert engine.deletion.delete(session, seen=now) is None
 

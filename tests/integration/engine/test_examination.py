@@ -16,10 +16,10 @@ from kombu import Connection, Consumer
 
 from api import create_app
 from app.engine import Engine
-from app.errors import StoreUnfit
 from app.settings import Settings
 from leadhand.cli.finding import Finding
 from leadhand.cli.health_checks import _store
+from leadhand.errors import StoreUnfit
 from leadhand.local.ports import free_port
 from leadhand.models.views.fleet import StoreView
 from tasks.bootstrap import examine, make_engine

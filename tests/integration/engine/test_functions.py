@@ -10,10 +10,10 @@ from pydantic import JsonValue
 
 from app.domain.ids import SessionRef
 from app.domain.program import Action, Program, Step
-from app.errors import StoreAway
 from app.store.script_library import PREFIX, text_of
 from app.store.script_runner import KEPT
 from app.store.store import Store, connect
+from leadhand.errors import StoreAway
 from tests.engine.driving import Bench
 
 NOBODY = SessionRef("nobody", "nobody")

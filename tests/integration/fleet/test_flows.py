@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from app.domain.ids import SessionRef
-from app.errors import AnswerUnwanted
+from leadhand.errors import AnswerUnwanted
 from leadhand.flows.documents import FlowRun
 from leadhand.models.views.result import ResultView
 from tests.fleet import Fleet

@@ -16,10 +16,10 @@ from api import create_app
 from app.domain.ids import SessionRef
 from app.domain.program import Action, Program, Step
 from app.engine import Engine
-from app.errors import SettingInvalid
 from app.operations.submit import About
 from app.security.session_signatures import program_id
 from app.settings import Settings
+from leadhand.errors import SettingInvalid
 from leadhand.models.documents import Doer, LoopDocument
 from tasks.bootstrap import make_engine
 from tests.fleet import Fleet

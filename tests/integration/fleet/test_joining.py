@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 import redis
 
-from app.errors import SchemaDiffers, SecretDiffers
 from app.operations.fleet_secret import check_secret
 from app.settings import Settings
 from leadhand.client.client import Client
+from leadhand.errors import SchemaDiffers, SecretDiffers
 from tests.fleet import Fleet
 from tests.integration.api.test_api_process import TOKEN, running
 from tests.silent_engine import silent_engine

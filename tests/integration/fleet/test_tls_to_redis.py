@@ -21,10 +21,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from kombu.exceptions import OperationalError
 
-from app.errors import StoreUnfit
 from app.redis_url import normalize
 from app.settings import Settings
 from app.store.store import Store, connect
+from leadhand.errors import StoreUnfit
 from tasks.bootstrap import examine, make_engine
 from tasks.celery_app import make_celery
 from tests.fleet import Fleet

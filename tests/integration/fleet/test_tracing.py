@@ -14,8 +14,8 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from app.errors import SettingInvalid
 from app.settings import Settings
+from leadhand.errors import SettingInvalid
 from leadhand.local.ports import free_port
 from tasks import tracing
 from tests.fleet import Fleet

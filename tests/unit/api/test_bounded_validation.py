@@ -19,10 +19,10 @@ from pydantic import TypeAdapter, ValidationError
 
 from api.documents import _MODELS
 from api.json_body import parse_body
-from api.problem_types import Refused
 from api.validation_errors import field_problems
 from app.compiler import compile_document
 from app.errors import InvalidDocument
+from leadhand.errors import Refused
 from leadhand.flows.documents import AnyDocument, FlowDefinition
 from leadhand.flows.faults import all_faults
 from leadhand.models.problems import FieldProblem

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from app.errors import SettingInvalid
 from app.settings import Settings, doubts
 from leadhand.cli.entrypoint import run
+from leadhand.errors import SettingInvalid
 
 LONG = "0123456789abcdef" * 4
 

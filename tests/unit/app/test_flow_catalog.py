@@ -11,7 +11,8 @@ import pytest
 
 from app.catalog.flow_catalog import Catalog, hash_of
 from app.compiler.flow import compile_flow
-from app.errors import FlowDisabled, FlowUnknown, InvalidDocument
+from app.errors import InvalidDocument
+from leadhand.errors import FlowDisabled, FlowUnknown
 from leadhand.flows.check import faults_in_file
 from tests.flows import flow, llm
 

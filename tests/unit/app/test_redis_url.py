@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from redis.connection import SSLConnection
 
-from app.errors import SettingInvalid
 from app.redis_url import normalize, tls_options
 from app.settings import Settings
+from leadhand.errors import SettingInvalid
 
 
 @pytest.mark.parametrize(

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import pickle
-
 import pytest
 from pydantic import JsonValue
 
-from leadhand import errors
 from leadhand.cli.commands.show import in_order_of_time, why_no_diffs
 from leadhand.cli.render.reason_line import reason_line
 from leadhand.cli.render.result_text import ending, workflow_summary
 from leadhand.cli.render.session_text import session_lines
 from leadhand.client.transport import Patience
-from leadhand.errors import LeadhandError, SettingInvalid, error_for
-from leadhand.models.problems import Kind, Problem
-from leadhand.models.views.batch import BatchItemView
+from leadhand.errors import (
+    SettingInvalid,
+)
 from leadhand.models.views.result import LedgerEntry, PhaseView, ResultView
 from leadhand.models.views.session import SessionView
 from leadhand.models.views.step import DiffView, NoDiffs, NoDiffsWhy
@@ -23,47 +20,6 @@ from leadhand.results import LoopResult, PhaseResult, phase_results
 from leadhand.settings import ClientSettings
 
 AT = "2026-11-21T12:00:00Z"
-PROBLEM = Problem(title="No such session", status=404, detail="session 'x' is not found")
-ERRORS: list[LeadhandError] = [
-    errors.SettingInvalid("LEADHAND_URL", "x", "give an address"),
-    errors.ApiAway("http://127.0.0.1:1", "refused"),
-    errors.AnswerUnreadable("http://127.0.0.1:1", 200),
-    errors.WaitTimedOut("0000000a", "active", 1.5),
-    errors.BatchStopped([BatchItemView(session="0000000a")], ["a", "b"], "items.1 is invalid"),
-    errors.Refused(PROBLEM, 404),
-    errors.SessionUnknown(PROBLEM, 404),
-    errors.IdempotencyConflict(PROBLEM, 422),
-]
-
-
-@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
-def test_every_error_survives_a_pickle(error):
-    again = pickle.loads(pickle.dumps(error))
-    assert (type(again), again.args, str(again)) == (type(error), error.args, str(error))
-    assert str(error)
-
-
-@pytest.mark.parametrize(
-    ("kind", "status", "named"),
-    [
-        (Kind.SESSION_UNKNOWN, 404, errors.SessionUnknown),
-        (Kind.SESSION_STILL_RUNS, 409, errors.SessionStillRuns),
-        (Kind.CONTROL_REFUSED, 409, errors.ControlRefused),
-        (Kind.IDEMPOTENCY_CONFLICT, 422, errors.IdempotencyConflict),
-        (Kind.INVALID, 422, errors.RequestInvalid),
-        (Kind.MALFORMED, 400, errors.RequestInvalid),
-        (Kind.BLANK, 413, errors.RequestInvalid),
-        (Kind.UNAUTHENTICATED, 401, errors.TokenRefused),
-        (Kind.FORBIDDEN, 403, errors.TokenRefused),
-        (Kind.STORE_AWAY, 503, errors.Unavailable),
-        (Kind.TOO_MANY_STREAMS, 503, errors.Unavailable),
-        (Kind.INTERNAL, 500, errors.Refused),
-        (Kind.BLANK, 418, errors.Refused),
-    ],
-)
-def test_every_problem_has_its_error(kind, status, named):
-    error = error_for(Problem(type=kind.uri, title="t", status=status), status)
-    assert (type(error), error.status) == (named, status)
 
 
 def result(verdict: str | None, status: str, **more: object) -> ResultView:

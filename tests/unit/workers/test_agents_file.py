@@ -16,8 +16,8 @@ from workers.registry.errors import (
     AgentsFileInvalid,
     AgentUnknown,
     AgentUnnamed,
-    AnswerUnreadable,
     ModelUnwanted,
+    OutputUnreadable,
 )
 from workers.registry.preflight import agents_here, faults_of
 from workers.registry.registries import AgentFiles
@@ -378,7 +378,7 @@ def test_an_unknown_agent_names_those_that_are_known() -> None:
         AgentUnknown("a", ("b",), ("f: is not TOML",)),
         AgentUnnamed(),
         ModelUnwanted("a", "m"),
-        AnswerUnreadable("why"),
+        OutputUnreadable("why"),
     ],
 )
 def test_every_error_survives_a_pickle(error) -> None:

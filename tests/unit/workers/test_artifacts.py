@@ -11,10 +11,10 @@ from socketserver import TCPServer
 
 import pytest
 
-from app.artifacts.errors import ArtifactsFull
 from app.domain.ids import SessionRef
+from leadhand.errors import ArtifactsFull
 from workers import artifacts as remote
-from workers.artifacts import ApiAway, Patience, RemoteArtifacts
+from workers.artifacts import ArtifactsAway, Patience, RemoteArtifacts
 
 REF = SessionRef("ab12cd34", "ab12cd34")
 
@@ -86,7 +86,7 @@ def test_upload_is_repeated_while_the_api_is_away_but_not_for_ever(
 ) -> None:
     store = Patience(lambda: answering(server, status, b"<html>"))
     for _ in range(2):
-        with pytest.raises(ApiAway, match=f"HTTP {status}"):
+        with pytest.raises(ArtifactsAway, match=f"HTTP {status}"):
             store.put(REF, "0" * 64, file)
     monkeypatch.setattr(remote, "PATIENCE_S", 0.0)
     with pytest.raises(ArtifactsFull, match=rf"127\.0\.0\.1.*HTTP {status}, for \d+ s"):
@@ -95,7 +95,7 @@ def test_upload_is_repeated_while_the_api_is_away_but_not_for_ever(
 
 def test_patience_begins_anew_after_a_success(server: TCPServer, file: Path) -> None:
     store = Patience(lambda: answering(server, 503, b""))
-    with pytest.raises(ApiAway):
+    with pytest.raises(ArtifactsAway):
         store.put(REF, "0" * 64, file)
     store._open = lambda: answering(server, 200, b'{"complete": true}')
     store.put(REF, "0" * 64, file)

@@ -12,7 +12,7 @@ from workers.agents.output_parser import OutputParser
 from workers.processes.output import Capture
 from workers.registry.agent_entry import Agent, Prices, UsagePaths
 from workers.registry.claude_and_codex import BUILTIN_AGENTS
-from workers.registry.errors import AnswerUnreadable
+from workers.registry.errors import OutputUnreadable
 
 CLAUDE, CODEX = BUILTIN_AGENTS["claude"], BUILTIN_AGENTS["codex"]
 TEXT = Agent(command=("x",))
@@ -38,7 +38,7 @@ class Heard:
         self.error, self.answer = "", ""
         try:
             self.answer = hearing.answer(capture.close())
-        except AnswerUnreadable as error:
+        except OutputUnreadable as error:
             self.error = str(error)
         self.thread, self.usage, self.told = (
             hearing.thread,

@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from app.artifacts.errors import ArtifactsFull
 from app.domain.artifacts import INLINE_BYTES
 from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome
 from app.domain.program import Action
-from app.errors import StoreAway
+from leadhand.errors import ArtifactsFull, StoreAway
 from workers.attempt.artifacts import store_artifacts
 from workers.registry.agents import AgentBook
 from workers.task.task import BodyTask

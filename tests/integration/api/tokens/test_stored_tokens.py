@@ -8,9 +8,10 @@ import pytest
 import redis
 
 from app.engine import Engine
-from app.errors import CapabilityRefused, TokenUnknown
+from app.errors import CapabilityRefused
 from app.security.api_tokens import KEEP_S, Scope, Tokens
 from app.store.tokens import TokenStore
+from leadhand.errors import TokenUnknown
 from tests.integration.api.tokens.driving import SECRET
 
 

@@ -12,12 +12,13 @@ from flask.testing import FlaskClient
 from api import create_app
 from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome
-from app.errors import CapabilityRefused, TokenUnknown
+from app.errors import CapabilityRefused
 from app.security import step_tokens
 from app.security.api_tokens import EVERYTHING, Scope, Tokens
 from app.settings import Settings
 from app.store.store import Store
 from app.store.tokens import TokenStore
+from leadhand.errors import TokenUnknown
 from tests.integration.api.tokens.driving import (
     DO,
     LOOP,

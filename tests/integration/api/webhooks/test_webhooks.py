@@ -17,10 +17,11 @@ from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome
 from app.domain.program import Action, Program, Step
 from app.engine import Engine
-from app.errors import InvalidDocument, SessionUnknown
+from app.errors import InvalidDocument
 from app.operations.submit import About
 from app.sweep import sweep
 from app.webhooks.deliveries import HOLD_MS, TRIES, Webhooks, wait_ms
+from leadhand.errors import SessionUnknown
 from leadhand.models.documents import Webhook
 from tasks.webhook_delivery import ROOM, Deliverer
 from tests.receiver import Received, Receiver, receiver

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 import app.artifacts.folder as folder_module
-from app.artifacts.errors import ArtifactChanged, ArtifactsFull
 from app.artifacts.folder import ArtifactFolder, Limits, Part
 from app.domain.artifacts import YOUNG_S
+from leadhand.errors import ArtifactChanged, ArtifactsFull
 
 LIMITS = Limits(each=1000, total=5000)
 

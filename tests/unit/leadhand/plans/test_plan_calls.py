@@ -12,7 +12,7 @@ from leadhand.contract.calls import Answer, Call, Script
 from leadhand.contract.plans import Plans, shows
 from leadhand.errors import PlanRefused, RequestInvalid, TaskUnknown
 from leadhand.models.plans import AddTask, ChangeTask, PlanEdit, PlannedTask
-from leadhand.models.problems import MEDIA_TYPE, Kind, Problem
+from leadhand.models.problems import MEDIA_TYPE
 from leadhand.models.views.plan import PlanView, ProposalView, TaskView
 
 S = "1a2b3c4d"
@@ -31,7 +31,7 @@ def is_done(script: Script[PlanView], plan: PlanView) -> bool:
     """Whether a repeated call that is refused takes the plan for its effect."""
     steps = iter(script)
     next(steps)
-    problem = Problem.of(Kind.PLAN_REFUSED, "it is too late").model_dump_json()
+    problem = PlanRefused.of("it is too late").problem.model_dump_json()
     refused = httpx2.Response(409, headers={"Content-Type": MEDIA_TYPE}, content=problem)
     call = steps.send(Answer(refused, repeated=True))
     assert call == call_of(PLANS.plan(S))

@@ -12,7 +12,6 @@ import pytest
 from leadhand.client.client import AsyncClient, Client
 from leadhand.errors import ApiAway, RequestInvalid
 from leadhand.models.local_work import ClaimWork, SettleWork
-from leadhand.models.problems import Kind, Problem
 from leadhand.models.views.work import SettledView, WorkGrant, WorkView
 from leadhand.research import StateManager, Workflow, WorkflowState, WorkflowStep, local_worker
 from leadhand.research.executor import WorkflowExecutor, _Run
@@ -24,7 +23,7 @@ GRANT = WorkGrant(
     timeout_s=5, lease_s=60, key="ab12cd34:step",
 )  # fmt: skip
 AWAY = ApiAway("http://127.0.0.1:1", "refused")
-REFUSED = RequestInvalid(Problem.of(Kind.INVALID, "value is too long"), 422)
+REFUSED = RequestInvalid("value is too long")
 
 
 class Api:
