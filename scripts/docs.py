@@ -17,7 +17,9 @@ from pydantic import BaseModel
 
 from api.openapi.document import build_document
 from app.domain import states
+from leadhand import errors
 from leadhand.cli import cli
+from leadhand.errors import REFUSALS
 from leadhand.flows.documents import FlowDefinition
 from leadhand.models import variables
 from scripts import architecture, photographs
@@ -36,6 +38,7 @@ def main() -> int:
         "docs/openapi.json": openapi_document(),
         "docs/cli.md": cli_page(),
         "docs/states.md": states_page(),
+        "docs/errors.md": errors_page(),
         "docs/decisions/index.md": decisions_page(),
         "docs/settings.md": settings_page(),
         "leadhand/flow.schema.json": flow_schema(),
@@ -79,6 +82,34 @@ def states_page() -> str:
     for title, enum, following in tables:
         blocks += [f"## {title}", "\n".join(_table(enum, following))]
     return "\n\n".join(blocks) + "\n"
+
+
+def errors_page() -> str:
+    """Return the types of problems and the other errors of clients, as they are declared."""
+    declared = [one for one in REFUSALS.values() if one is not errors.Refused]
+    problems = [
+        f"| `{one.kind.code}` | {one.kind.status} | {_about(one)} | `{one.seen_as.__name__}` |"
+        for one in declared
+    ]
+    others = [
+        f"| `{one.__name__}` | {_about(one)} |"
+        for one in errors.LeadhandError.__subclasses__()
+        if one.__module__ == errors.__name__ and one is not errors.Refused
+    ]
+    lines = [
+        *("# Errors", "", NOTE, "", "## Problems", ""),
+        "The field `type` of a problem is `urn:leadhand:problem:` and a name of this table.",
+        "All classes here derive from `Refused`, which clients raise for an unknown type.",
+        *("", "| name | status | what it is | raised by clients |", "|---|---|---|---|"),
+        *problems,
+        *("", "## Other errors of clients", "", "| error | what it is |", "|---|---|"),
+        *others,
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _about(error: type[Exception]) -> str:
+    return (inspect.getdoc(error) or "").partition("\n")[0]
 
 
 def decisions_page() -> str:
