@@ -102,14 +102,14 @@ def test_superseded_attempt_starts_no_child(bench: Bench) -> None:
     world, ref, body = begun(bench)
     world.later(LOST_MS)
     Body(world, ref)
-    assert "no longer runs" in refusal(body)
+    assert "has ended, or its session stops" in refusal(body)
     assert world.engine.store.children(ref) == set()
 
 
 def test_stopping_session_starts_no_child(bench: Bench) -> None:
     world, ref, body = begun(bench)
     world.engine.control.apply(ref.id, "stop")
-    assert "no longer runs" in refusal(body)
+    assert "has ended, or its session stops" in refusal(body)
 
 
 def test_same_document_or_key_is_the_same_child_within_an_attempt(bench: Bench) -> None:
@@ -191,7 +191,7 @@ def test_superseded_attempt_takes_no_child_over(bench: Bench) -> None:
     world.later(LOST_MS)
     again = Body(world, ref)
     again.spawn("b", "let-go-on")
-    assert "no longer runs" in refusal(body, "b", "let-go-on")
+    assert "has ended, or its session stops" in refusal(body, "b", "let-go-on")
     parent = json.loads(world.engine.store.fields(child)["parent"])
     assert parent["fence"] == again.grant.fence
 

@@ -119,7 +119,7 @@ def test_d6_d7_active_workflow_session_is_the_top_and_ids_reach_the_whole_stack(
         lambda: stacks.abort(call("00000000"), "why"),
     ):
         with pytest.raises(
-            WorkflowNotStacked, match=r"^Session '00000000' not found in active stack$"
+            WorkflowNotStacked, match=r"^Session '00000000' not found in active stack;"
         ):
             change()
     stacks.complete(call(below))
@@ -261,7 +261,7 @@ def test_d17_deleted_workflow_session_leaves_the_stack_and_is_unknown(world: Wor
     change = world.engine.stacks.delete(call(two))
     assert change.workflow is None
     assert (names(world), parents(world)) == (["one", "three"], [None, one])
-    with pytest.raises(WorkflowUnknown, match=rf"^Session not found: {two}$"):
+    with pytest.raises(WorkflowUnknown, match=rf"^Session not found: {two};"):
         world.engine.stack_queries.workflow("s", two)
     with pytest.raises(WorkflowUnknown):
         world.engine.stacks.delete(call(two))
@@ -283,7 +283,7 @@ def test_d5_load_replaces_the_top_only_by_force(world: World) -> None:
     with pytest.raises(StackRefused, match="has ended"):
         stacks.load(call(below))
     assert session(stacks.load(call(top))).parent_id is None
-    with pytest.raises(WorkflowUnknown, match=r"^Session not found: 00000000$"):
+    with pytest.raises(WorkflowUnknown, match=r"^Session not found: 00000000;"):
         stacks.load(call("00000000"))
     with pytest.raises(StackRefused, match="belongs to another stack"):
         stacks.load(call(top, stack="other"), force=True)
