@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from leadhand.cli.health_checks import findings
 from leadhand.errors import SettingInvalid
 from leadhand.local import file_locks, state_dir, user_state
 from leadhand.local.credentials import user_agents_files
@@ -169,6 +170,24 @@ def test_a_misspelt_setting_is_named_without_its_value(tmp_path: Path) -> None:
         with_config({"XDG_CONFIG_HOME": str(tmp_path)})
     assert "did you mean 'secret'?" in str(refused.value)
     assert "hunter22" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ('lease_s = "soon"', "LEADHAND_LEASE_S is 'soon': give a number from 0.5 to 3600"),
+        ('roots = "/work"', "there is no such setting"),
+    ],
+)
+def test_doctor_names_a_setting_of_the_services_that_cannot_be_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, why: str
+) -> None:
+    (tmp_path / "leadhand").mkdir()
+    (tmp_path / "leadhand" / "config.toml").write_text(f"{line}\n")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    found = list(findings())[-1]
+    assert (found.level, found.subject) == ("fail", "environment")
+    assert why in found.text
 
 
 @pytest.mark.parametrize(
