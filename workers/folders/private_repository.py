@@ -112,17 +112,20 @@ def make_repository(
 ) -> PrivateRepository:
     """Makes the repository of a folder. Raises FolderTooLarge, OSError, SubprocessError.
 
-    Of a folder in no repository it has all files, at most so many bytes. Repeat it after a kill.
+    Of a folder in no repository, or in one that ignores it, it has all files, at most so many
+    bytes. Repeat it after a kill.
     """
+    claim_session_folder(shelf)
+    by_products = "".join(f"{pattern}\n" for pattern in leave_out).encode()
     theirs = _read_theirs(folder, run)
+    if theirs is not None and _is_ignored(run, shelf, _lists(theirs, run, by_products)[0]):
+        theirs = None
     top = folder.resolve() if theirs is None else theirs.top
     if theirs is None and most is not None:
         _check_size(top, most, deadline)
-    claim_session_folder(shelf)
     home, draft = _home(shelf, top), Path(tempfile.mkdtemp(prefix="new-", dir=shelf))
     for name in ("refs", "objects/info"):
         (draft / name).mkdir(parents=True)
-    by_products = "".join(f"{pattern}\n" for pattern in leave_out).encode()
     (draft / "by-products").write_bytes(by_products)
     (draft / _CONVERSIONS).write_text(json.dumps({} if theirs is None else _conversions(run)))
     if theirs is not None:
@@ -177,6 +180,24 @@ def _read_theirs(folder: Path, run: Run) -> _Theirs | None:
         raise OSError(f"the path of {str(folder)!r} has a line break")
     named = {name: (folder / one).resolve() for name, one in zip(_PATHS, paths, strict=True)}
     return _Theirs(Path(top).resolve(), named, _settings(run))
+
+
+def _is_ignored(run: Run, shelf: Path, excludes: bytes) -> bool:
+    """Whether the working folder's repository, or this list, ignores the folder as a whole.
+
+    Git adds nothing in such a folder, not even changes of files that it tracks.
+    """
+    with tempfile.NamedTemporaryFile(dir=shelf) as file:
+        file.write(excludes)
+        file.flush()
+        setting = f"core.excludesFile={file.name}"
+        try:
+            run("-c", setting, "check-ignore", "--quiet", "--no-index", "--", ".")
+        except CalledProcessError as error:
+            if error.returncode < 0:  # a signal has ended it
+                raise
+            return False
+    return True
 
 
 def _settings(run: Run) -> dict[str, str]:

@@ -90,6 +90,22 @@ def test_folder_that_was_not_compared_says_why(store_url: str, tmp_path: Path) -
     assert found.notes == [why]
 
 
+@pytest.mark.parametrize(
+    ("name", "tracked"), [("out", False), ("out/sub", True), ("node_modules/sub", False)]
+)
+def test_folder_that_its_repository_ignores_is_compared(
+    sessions: Sessions, repo: Path, name: str, *, tracked: bool
+) -> None:
+    (repo / ".gitignore").write_text("/out/\n")
+    (repo / name).mkdir(parents=True)
+    if tracked:
+        (repo / name / "kept").write_text("kept\n")
+        git(repo, "add", "-f", f"{name}/kept")
+    found = evidence(sessions, repo / name, "echo x > a; echo y >> kept", "test -e a")
+    assert found.files is not None
+    assert (found.files.files, found.not_compared) == (["a", "kept"], None)
+
+
 def test_snapshots_that_another_host_has_are_named(
     sessions: Sessions, repo: Path, tmp_path: Path
 ) -> None:
