@@ -1,4 +1,7 @@
-"""A worker that is killed between the doer's work and its commit: it is committed, and once."""
+"""A worker that is killed before the commit of the work: each step ends once, and so does that.
+
+It is killed in a check before the work, and between the doer's work and its commit.
+"""
 
 from __future__ import annotations
 
@@ -47,9 +50,11 @@ if not mark.exists():
     next(p for p in psutil.Process().parents() if "leadhand.serve" in p.cmdline()).kill()
     sys.stdin.read()
 """
-DO, JUDGE, KEEP = "loop~1[1]/do", "loop~1[1]/judge", "keep"
+BASE, DO, JUDGE, KEEP = "base.check", "loop~1[1]/do", "loop~1[1]/judge", "keep"
 #: When the worker is killed, by the step that is lost.
 POINTS = {
+    "in a check before the work": (BASE, "after check"),
+    "after restoring what that check changed": (BASE, "after read-tree 1"),
     "before D": (DO, "before write-tree 2"),
     "after D": (DO, "after write-tree 2"),
     "after a check": ("loop~1[1]/check.check", "after check"),
@@ -75,13 +80,15 @@ class Killed:
         (self.programs / "git").write_text(GIT.format(plans=self.plans, real=shutil.which("git")))
         (self.programs / "git").chmod(0o755)
 
-    def submit(self, plan: str) -> str:
-        mark = self.plans / "mark" if plan == "after check" else self.plans
-        check = f"{sys.executable} {self.programs / 'check.py'} {mark}"
+    def submit(self, step: str, plan: str) -> str:
+        mark = (
+            self.plans / f"mark {step}".replace("/", "-") if plan == "after check" else self.plans
+        )
+        check = f"{sys.executable} {self.programs / 'check.py'} '{mark}'"
         document = LoopDocument.model_validate(
             {
-                "task": "t", "cwd": str(self.repo), "worktree": True, "baseline": False,
-                "doer": {"command": "echo work > a.txt"},
+                "task": "t", "cwd": str(self.repo), "worktree": True, "baseline": step == BASE,
+                "doer": {"command": "test ! -e probe && echo work > a.txt"},
                 "checkers": [{"name": "check", "command": check}],
             }
         )  # fmt: skip
@@ -92,8 +99,11 @@ class Killed:
 
     def end(self, session: str) -> dict[str, int]:
         """Wait for its end, and return its lost attempts; what was done must be committed once."""
-        result, queries = self.fleet.ended(session, timeout=60), self.fleet.engine.queries
+        result, queries = self.fleet.ended(session, timeout=90), self.fleet.engine.queries
         assert result.status == "completed", result.reason
+        events = queries.events(session, after="0-0", limit=500)
+        settled = [one.address for one in events if one.type == "step.settled"]
+        assert len(settled) == len({*settled})
         branch, folder = f"leadhand/{session}", Path(str(queries.session(session).cwd))
         assert git(self.repo, "rev-list", "--count", f"main..{branch}") == "1"
         assert git(self.repo, "show", f"{branch}:a.txt") == "work"
@@ -113,7 +123,7 @@ def killed(tmp_path: Path, store_url: str, broker_url: str) -> Iterator[Killed]:
 
 
 def test_work_is_committed_once_whenever_the_worker_is_killed(killed: Killed) -> None:
-    sessions = {name: killed.submit(plan) for name, (_, plan) in POINTS.items()}
+    sessions = {name: killed.submit(step, plan) for name, (step, plan) in POINTS.items()}
     killed.fleet.worker("one", PATH=f"{killed.programs}:{killed.fleet.env['PATH']}")
     lost = {name: killed.end(session) for name, session in sessions.items()}
     assert lost == {name: {step: 1} for name, (step, _) in POINTS.items()}
