@@ -339,7 +339,8 @@ class Attempts:
         """Snapshot the working folder before the body runs, if the step needs that."""
         if work.cwd is None:
             return None
-        compares = work.step.folder and work.step.action is Action.JUDGE
+        action = work.step.action
+        compares = work.step.folder and action is Action.JUDGE
         is_alone = is_isolated(work) or is_lone(work)
         if not (compares or is_alone or needs_snapshot(work)):
             return None
@@ -349,14 +350,17 @@ class Attempts:
         left = retry_while_away(
             lambda: attempts.folder_state(work.ref, at, owner=work.owner), lease
         )
-        if left is None or (work.grant.approved and work.step.action is Action.WORKSPACE):
+        merge = merge_folder(work)
+        # What changes in the folder of a merge while it is stopped is no work of a person's.
+        is_no_work = merge is not None and not (is_alone or does_work(work))
+        if left is None or is_no_work or (work.grant.approved and action is Action.WORKSPACE):
             return None
         if work.grant.approved:
             left = left._replace(compare=True)
         if compares:
             return compare_round(work, spill, left, top)
         most, target = self._engine.settings.copy_max, diff_target(work, root)
-        start = partial(start_diff, work, left, spill, most=most, target=target, top=top)
+        start = partial(start_diff, work, left, spill, most=most, target=target, top=top or merge)
         if is_alone:
             return self._look_alone(work, left, start, top)
         look = start()

@@ -5,13 +5,17 @@ from __future__ import annotations
 import shlex
 import shutil
 import sys
+import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from app.domain.ids import SessionRef
 from leadhand.models.views.folder import OwnFolderView, RecheckView
 from tests.engine.folders.sessions import Sessions
 from tests.unit.workers.folders.repositories import git, make_repository
+from tests.waiting import wait_until
 from workers.workspaces.layout import Shelf
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
@@ -316,3 +320,43 @@ def test_isolated_and_clean_checkers_judge_merged_work_as_they_judge_work(
     accepted = dict.fromkeys(("beside", "isolated", "clean"), "accept")
     assert view.recheck.checks == accepted, view.refused
     assert git(repo.folder, "status", "--porcelain") == ""
+
+
+def test_apply_in_a_subfolder_that_was_stopped_still_judges_the_merged_work(
+    repo: Repository, tmp_path: Path
+) -> None:
+    """What has changed there meanwhile is no work, and the work is that of the whole merge."""
+    armed, once, sessions = tmp_path / "armed", tmp_path / "once", repo.sessions
+    stops = f"! test -e {armed} || test -e {once} || {{ touch {once} left; sleep 60; }}"
+    clean = {
+        "name": "clean",
+        "command": "! test -e left -o -e saved && test -e ../sub/part",
+        "clean": True,
+    }
+    session = sessions.submit(
+        repo.folder / "sub", worktree=True, doer={"command": "touch part"}, baseline=False,
+        checkers=[{"name": "stops", "command": stops}, clean],
+    )  # fmt: skip
+    repo.commit("mine")
+    armed.touch()
+    started = repo.start(session)
+
+    def stop() -> None:
+        wait_until(once.exists)
+        repo.engine.control.apply(started, "stop")
+
+    stopper = threading.Thread(target=stop)
+    stopper.start()
+    sessions.carry_out(started)
+    stopper.join()
+    (sessions.folder(started) / "saved").touch()
+    state = partial(repo.engine.attempts.folder_state, SessionRef(started, started))
+    judged = state().work
+    repo.engine.control.apply(started, "resume")
+    sessions.carry_out(started)
+    view = repo.engine.queries.session(session).worktree
+    assert view is not None
+    assert view.recheck is not None
+    assert view.recheck.checks == {"stops": "accept", "clean": "accept"}, view.refused
+    assert (repo.folder / "sub" / "part").exists()
+    assert state().work == judged
