@@ -19,7 +19,6 @@ from app.errors import ParentRests
 from app.operations.submit import About
 from leadhand.client.client import Client
 from leadhand.errors import ApiAway, ControlRefused, LeadhandError, RequestInvalid, StoreAway
-from leadhand.errors import ControlRefused as Refused
 from leadhand.models.documents import Budget, LoopDocument
 from tests.chaos.load import Wanted
 from tests.chaos.merge_load import MERGED, make_user_repository
@@ -264,8 +263,8 @@ class Driver:
         """Resume it; what was stopped with nothing left of its budget goes no further."""
         try:
             self._stack.engine.control.apply(session, "resume")
-        except Refused:
-            with suppress(Refused):
+        except ControlRefused:
+            with suppress(ControlRefused):
                 one.spent = True
                 self._stack.engine.control.apply(session, "abort")
 
