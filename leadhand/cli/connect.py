@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -62,6 +63,39 @@ def reach(
 
     with ensure(say=tell, needs_worker=needs_worker) as connection:
         yield connection.url, connection.token
+
+
+def shows(
+    method: str, *, needs_worker: bool, with_json: bool = False
+) -> Callable[[Callable[..., Iterable[str]]], Callable[..., int]]:
+    """Makes a command that is no more than a method of the client, of the lines that it prints.
+
+    The parameters of the command are those of the method. The function is given them, and first
+    the method's result, which the option `--json` prints as it is.
+    """
+
+    def command_of(lines: Callable[..., Iterable[str]]) -> Callable[..., int]:
+        @functools.wraps(lines)
+        def run(*, as_json: bool = False, **given: Any) -> int:
+            from leadhand.cli.render.tables import echo_json
+
+            with open_client(needs_worker=needs_worker) as client:
+                found = getattr(client, method)(**given)
+            if as_json and isinstance(found, list):
+                echo_json({"items": [one.model_dump(mode="json") for one in found]})
+            elif as_json:
+                echo_json(found)
+            else:
+                for line in lines(found, **given):
+                    click.echo(line)
+            return 0
+
+        option = click.option(
+            "--json", "as_json", is_flag=True, help="Print exactly one JSON object."
+        )
+        return option(run) if with_json else run
+
+    return command_of
 
 
 def tell_warnings(session: SessionView) -> None:

@@ -1,15 +1,18 @@
-"""`leadhand stop`, `resume` and `abort`: control a session."""
+"""`leadhand stop`, `resume`, `abort`, `retry`, `skip` and `rehome`: control a session."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from leadhand.cli.budget_options import budget_options, pop_budget
+from leadhand.cli.connect import shows
 
 if TYPE_CHECKING:
     from leadhand.client.client import Client
+    from leadhand.models.views.session import SessionView
 
 #: Seconds to wait for a control to take effect; after that it completes by itself.
 _PATIENCE_S = 90.0
@@ -111,6 +114,56 @@ def abort_command(*, session: str, reason: str | None) -> int:
         _show_receipt(client, session)
     click.echo(f"session {session} is {status}")
     return 0
+
+
+@click.command("retry")
+@click.argument("session")
+@click.argument("step")
+@shows("retry", needs_worker=True)
+def retry_command(view: SessionView, *, session: str, step: str) -> Iterator[str]:
+    """Run STEP of SESSION again, and all that depends on it.
+
+    SESSION is stopped or failed; its other finished work is kept. STEP is named as the POSITION of
+    `leadhand resume --after`. In a loop the steps beside it run again, too.
+    """
+    follow = f"follow it with: leadhand watch {session}"
+    yield f"session {session} is {view.status}, from {step} on; {follow}"
+
+
+@click.command("skip")
+@click.argument("session")
+@click.argument("step")
+@click.option("--reason", metavar="TEXT", help="Why; kept with the step.")
+@shows("skip", needs_worker=True)
+def skip_command(view: SessionView, *, session: str, step: str, **_: object) -> Iterator[str]:
+    """Skip STEP of SESSION; what depends on it continues without it.
+
+    A step that has not run is skipped at any time, one that failed in a stopped or failed SESSION,
+    which resumes with that. One that runs is refused. STEP is named as the POSITION of
+    `leadhand resume --after`; a loop or phase is skipped as a whole.
+    """
+    ways = {
+        "stopped": f"; continue with: leadhand resume {session}",
+        "failed": f"; continue with: leadhand resume {session}",
+        "active": f"; follow it with: leadhand watch {session}",
+        "waiting": f"; follow it with: leadhand watch {session}",
+    }
+    yield f"{step} is skipped; session {session} is {view.status}{ways.get(view.status, '')}"
+
+
+@click.command("rehome")
+@click.argument("session")
+@click.argument("place")
+@shows("rehome", needs_worker=True)
+def rehome_command(view: SessionView, *, session: str, **_: object) -> Iterator[str]:
+    """Move SESSION and its waiting steps to another PLACE.
+
+    For a place that is gone or overloaded. The working folder must exist there under the same path.
+    Running steps finish where they are. `leadhand show` warns of a place without a worker.
+    """
+    yield f"session {session} is {view.status} at {view.place}"
+    for note in view.notes:
+        click.echo(f"leadhand: {note}", err=True)
 
 
 #: How each result of an attempt that was running is shown.

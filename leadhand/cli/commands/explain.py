@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from leadhand.cli.render.tables import echo_json
+from leadhand.cli.connect import shows
 from leadhand.cli.render.times import local_time, with_local_times
 from leadhand.models.text import plain
 
@@ -17,22 +17,13 @@ if TYPE_CHECKING:
 
 @click.command("explain")
 @click.argument("session")
-@click.option("--json", "as_json", is_flag=True, help="Print exactly one JSON object.")
-def explain_command(*, session: str, as_json: bool) -> int:
+@shows("explain", needs_worker=False, with_json=True)
+def explain_command(view: ExplainView, **_: object) -> Iterator[str]:
     """Show why SESSION waits or why it ended, and what to do next.
 
     The suggested commands can be run as they are; replace TEXT with your own words.
     """
-    from leadhand.cli.connect import open_client
-
-    with open_client(needs_worker=False) as client:
-        view = client.explain(session)
-    if as_json:
-        echo_json(view)
-        return 0
-    for line in explanation(view):
-        click.echo(line)
-    return 0
+    yield from explanation(view)
 
 
 def explanation(view: ExplainView) -> Iterator[str]:

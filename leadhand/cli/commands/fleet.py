@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from leadhand.cli.connect import shows
 from leadhand.cli.render.tables import echo_json
 from leadhand.cli.render.terminal import raw
 from leadhand.cli.render.times import clock_time
@@ -19,39 +20,25 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from leadhand.client.client import Client
-    from leadhand.models.views.fleet import FleetView
+    from leadhand.models.views.fleet import FleetView, QueueView, WorkerView
 
 
 @click.command("queues")
-@click.option("--json", "as_json", is_flag=True, help="Print exactly one JSON object.")
-def queues_command(*, as_json: bool) -> int:
+@shows("queues", needs_worker=True, with_json=True)
+def queues_command(queues: list[QueueView]) -> list[str]:
     """List the queues with their messages, steps and workers."""
-    from leadhand.cli.connect import open_client
     from leadhand.cli.render.fleet_text import queue_lines
 
-    with open_client(needs_worker=True) as client:
-        queues = client.queues()
-    if as_json:
-        echo_json({"items": [queue.model_dump(mode="json") for queue in queues]})
-    else:
-        _echo(queue_lines(queues))
-    return 0
+    return queue_lines(queues)
 
 
 @click.command("workers")
-@click.option("--json", "as_json", is_flag=True, help="Print exactly one JSON object.")
-def workers_command(*, as_json: bool) -> int:
+@shows("workers", needs_worker=True, with_json=True)
+def workers_command(workers: list[WorkerView]) -> list[str]:
     """List the workers with the steps that each is running."""
-    from leadhand.cli.connect import open_client
     from leadhand.cli.render.fleet_text import worker_lines
 
-    with open_client(needs_worker=True) as client:
-        workers = client.workers()
-    if as_json:
-        echo_json({"items": [worker.model_dump(mode="json") for worker in workers]})
-    else:
-        _echo(worker_lines(workers, datetime.now(UTC)))
-    return 0
+    return worker_lines(workers, datetime.now(UTC))
 
 
 @click.command("top")

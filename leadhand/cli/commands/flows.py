@@ -2,34 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
 
+from leadhand.cli.connect import shows
+
 if TYPE_CHECKING:
-    from leadhand.models.views.flow import FlowInput
+    from leadhand.models.views.flow import FlowInput, FlowView
 
 
 @click.command("flows")
-@click.option("--json", "as_json", is_flag=True, help="Print exactly one JSON object.")
-def flows_command(*, as_json: bool) -> int:
+@shows("flows", needs_worker=True, with_json=True)
+def flows_command(found: list[FlowView]) -> Iterator[str]:
     """List the flows that can be run.
 
     Their files are in this folder's `flows/`, or in the API's LEADHAND_FLOWS. A changed file is
     reloaded; an invalid one is listed with its error.
     """
-    from leadhand.cli.connect import open_client
-    from leadhand.cli.render.tables import echo_json, table
+    from leadhand.cli.render.tables import table
     from leadhand.models.text import plain
 
-    with open_client(needs_worker=True) as client:
-        found = client.flows()
-    if as_json:
-        echo_json({"items": [flow.model_dump(mode="json") for flow in found]})
-        return 0
     if not found:
-        click.echo("there are no flows; write flows/NAME.json, and see docs/flows.md")
-        return 0
+        yield "there are no flows; write flows/NAME.json, and see docs/flows.md"
+        return
     rows = [
         [
             flow.name,
@@ -39,12 +36,8 @@ def flows_command(*, as_json: bool) -> int:
         ]
         for flow in found
     ]
-    for line in table(["FLOW", "STATE", "INPUTS", "DESCRIPTION"], rows):
-        click.echo(line)
-    for flow in found:
-        if flow.error is not None:
-            click.echo(plain(flow.error))
-    return 0
+    yield from table(["FLOW", "STATE", "INPUTS", "DESCRIPTION"], rows)
+    yield from (plain(flow.error) for flow in found if flow.error is not None)
 
 
 def _input(one: FlowInput) -> str:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
 import click
 
-from leadhand.cli.render.tables import echo_json
+from leadhand.cli.connect import shows
+
+if TYPE_CHECKING:
+    from leadhand.models.views.session import TreeView
 
 
 @click.command("tree")
 @click.argument("session")
 @click.option("--limit", type=click.IntRange(1, 1000), default=200, show_default=True)
-@click.option("--json", "as_json", is_flag=True, help="Print exactly one JSON object.")
-def tree_command(*, session: str, limit: int, as_json: bool) -> int:
+@shows("tree", needs_worker=False, with_json=True)
+def tree_command(view: TreeView, **_: object) -> Iterator[str]:
     """Show SESSION and all sessions below it.
 
     These are the sessions that its steps, doers and checkers started. Each line has a session's
@@ -19,15 +25,7 @@ def tree_command(*, session: str, limit: int, as_json: bool) -> int:
     Below them is why SESSION ended, the root cause first.
     """
     from leadhand.cli.commands.ls import name_damaged
-    from leadhand.cli.connect import open_client
     from leadhand.cli.render.tree_text import tree_lines
 
-    with open_client(needs_worker=False) as client:
-        view = client.tree(session, limit=limit)
-    if as_json:
-        echo_json(view)
-        return 0
-    for line in tree_lines(view):
-        click.echo(line)
+    yield from tree_lines(view)
     name_damaged(view.damaged)
-    return 0

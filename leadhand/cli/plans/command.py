@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from leadhand.cli.budget_options import budget_options
+from leadhand.cli.connect import shows
 from leadhand.cli.env_options import env_options
 from leadhand.cli.group import Group
 from leadhand.cli.plans.home import plan_apply_command
@@ -19,6 +20,7 @@ from leadhand.cli.render.tables import echo_json
 
 if TYPE_CHECKING:
     from leadhand.models.plans import PlanOperation
+    from leadhand.models.views.plan import PlanView
     from leadhand.models.views.session import SessionView
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print exactly one JSON object.")
@@ -144,15 +146,12 @@ def plan_change_command(*, session: str, text: str) -> int:
 
 @plan_command.command("approve")
 @click.argument("session")
-def plan_approve_command(*, session: str) -> int:
+@shows("approve_plan", needs_worker=True)
+def plan_approve_command(plan: PlanView, **_: object) -> Iterator[str]:
     """Approve the draft of SESSION, so that its tasks start."""
-    from leadhand.cli.connect import open_client
     from leadhand.cli.render.plan_text import changed_line
 
-    with open_client(needs_worker=True) as client:
-        plan = client.approve_plan(session)
-    click.echo(changed_line(plan, "approved"))
-    return 0
+    yield changed_line(plan, "approved")
 
 
 @plan_command.command("retry")

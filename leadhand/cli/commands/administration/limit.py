@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import click
 
+from leadhand.cli.connect import shows
 from leadhand.cli.group import Group
 from leadhand.cli.render.tables import echo_json, table
 
@@ -60,14 +63,10 @@ def set_(*, key: str, concurrency: int | None, per_minute: float | None) -> int:
 
 @limit_command.command("rm")
 @click.argument("key")
-def rm(*, key: str) -> int:
+@shows("remove_limit", needs_worker=False)
+def rm(_: None, *, key: str) -> Iterator[str]:
     """Remove the limit on concurrency and rate of KEY."""
-    from leadhand.cli.connect import open_client
-
-    with open_client(needs_worker=False) as client:
-        client.remove_limit(key)
-    click.echo(f"{key} is not limited")
-    return 0
+    yield f"{key} is not limited"
 
 
 def _shown(limit: float | None) -> str:

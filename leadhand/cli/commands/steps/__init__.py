@@ -1,3 +1,3 @@
-"""Commands for single steps of a session: retry, skip, fork and rerun."""
+"""Commands that make sessions from others: fork and rerun."""
 
 from __future__ import annotations
