@@ -110,6 +110,9 @@ class _Around(NamedTuple):
     is_beside: bool = False
 
 
+_ALONE = _Around(None)
+
+
 class FolderState(NamedTuple):
     """The recorded states of a working folder."""
 
@@ -199,6 +202,8 @@ class Attempts:
         A session that a body starts has its folder as a user's: the body may write meanwhile.
         """
         opening, cwd, is_beside = opening_inputs(program), facts.cwd, False
+        if opening is None and (cwd is None or facts.parent is None):
+            return _ALONE
         while opening is None and cwd is not None and facts.parent is not None:
             above, at = SessionRef(facts.parent, ref.root), facts.parent_step
             try:
@@ -384,7 +389,7 @@ class Attempts:
             "patch": one.patch,
             "changed": one.changed or None,
             "work": one.worked,
-            "owner": self._base_of(work.owner),
+            "owner": work.owner and self._base_of(work.owner),
             "jitter": 1 - policy.jitter * random.random(),  # noqa: S311  # spreads retries only
         }
         if work.step.action is Action.AGENT and work.step.origin is None:
@@ -428,7 +433,7 @@ class Attempts:
             "digest": digest,
             "changed": changed or None,
             "work": worked,
-            "owner": self._base_of(owner),
+            "owner": owner and self._base_of(owner),
         }
         answer = self._transitions.run("release", ref, arguments)
         self._transitions.dispatch(ref, answer)
@@ -487,9 +492,9 @@ class Attempts:
         self._transitions.dispatch(work.ref, answer)
         return answer
 
-    def _base_of(self, owner: SessionRef | None) -> JsonValue:
-        """The keys of the session that has the folder to itself; None if it is the same one."""
-        return None if owner is None else self._store.keys.base(owner)
+    def _base_of(self, owner: SessionRef) -> str:
+        """The keys of the session that has the folder to itself."""
+        return self._store.keys.base(owner)
 
     def _holder(self, grant: Grant) -> dict[str, JsonValue]:
         return {

@@ -446,7 +446,9 @@ class Attempts:
 
     def _task(self, work: Work, lease: Lease, warm: Calls, *, shown: bool = True) -> BodyTask:
         task = self._bare_task(work, lease, warm, shown=shown)
-        return _with_redacted_output(replace(task, owner=work.home.id))
+        if work.owner is not None:
+            task = replace(task, owner=work.owner.id)
+        return _with_redacted_output(task)
 
     def _bare_task(self, work: Work, lease: Lease, warm: Calls, *, shown: bool) -> BodyTask:
         settings, grant, conversation = self._engine.settings, work.grant, conversation_of(work)
