@@ -12,18 +12,15 @@ from api.application import create_app
 from api.serving import Api
 from api.wire.server import SPARE_THREADS, Server
 from app.engine import Engine
+from app.fleet.store_guard import check_secret
 from app.logs import log_doubts, log_to_stderr
-from app.operations.fleet_secret import check_secret
 from app.settings import Settings, doubts
-from app.store.identity_file import memory_of
+from app.store.identity import memory_of
 from leadhand.errors import SchemaDiffers, SecretDiffers, SettingInvalid, StoreAway, StoreForbids
 from leadhand.process_guard import hide
 from tasks import tracing
-from tasks.artifact_sweep import ArtifactSweeper
 from tasks.bootstrap import examine, make_engine, refusal
-from tasks.periodic import Pace, Sweeper
-from tasks.probing import Examiner, Prober
-from tasks.secret_renewal import SecretRenewal
+from tasks.periodic import ArtifactSweeper, Examiner, Pace, Prober, SecretRenewal, Sweeper
 from tasks.tracing import check
 from tasks.webhook_delivery import Deliverer
 

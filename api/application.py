@@ -8,17 +8,12 @@ from flask import request
 from werkzeug.routing import BaseConverter
 
 from api import (
-    artifacts,
     auth,
-    batch,
-    changes,
     events,
     fleet,
     flows,
     guards,
-    health,
     inbox,
-    limits,
     plans,
     problems,
     request_log,
@@ -28,13 +23,10 @@ from api import (
     stacks,
     steps,
     store,
-    tokens,
-    work,
-    worktrees,
 )
-from api.dashboard import hosts
+from api import openapi_page as description
+from api.dashboard import access
 from api.dashboard import routes as dashboard
-from api.openapi import routes as description
 from api.requests import MAX_BODY_BYTES
 from api.serving import Api
 from app.engine import Engine
@@ -46,8 +38,8 @@ from leadhand.flows.file_reading import RESERVED
 STREAMS = 48
 #: The modules whose functions serve the operations of the contract: importing them registers these.
 SERVING = (
-    artifacts, batch, changes, description, events, fleet, flows, guards, health, inbox, limits,
-    plans, sessions, shared, stacks, steps, store, tokens, work, worktrees,
+    shared, sessions, inbox, description, events, fleet, flows, guards, fleet, inbox, fleet,
+    plans, sessions, shared, stacks, steps, store, fleet, steps, plans,
 )  # fmt: skip
 
 _SESSION_ID = re.compile(r"[0-9a-f]{8}")
@@ -76,7 +68,7 @@ def create_app(settings: Settings, engine: Engine, *, streams: int = STREAMS) ->
     flask.url_map.converters["session"] = Session
     flask.url_map.converters["flow"] = Flow
     request_log.install(flask)
-    hosts.install(flask, flask.hosts)
+    access.install(flask, flask.hosts)
     store.install(flask, engine)
     auth.install(flask, settings, engine)
     problems.install(flask, engine)

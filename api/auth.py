@@ -13,7 +13,7 @@ from app.engine import Engine
 from app.errors import CapabilityRefused
 from app.security.api_tokens import EVERYTHING, Owner, Scope, Token
 from app.security.command_permission import free_commands
-from app.security.step_tokens import PREFIX, Caller, verify_any
+from app.security.signatures import PREFIX, Caller, verify_any
 from app.settings import Settings
 from leadhand.contract.operation import BodyRight, Operation
 from leadhand.contract.operations import OPERATIONS

@@ -13,10 +13,10 @@ from api import requests
 from api.auth import token_recheck
 from api.fanout import Cut, Fanout, StreamCut, Subscription
 from api.serving import Call, current_api, serves
-from app.domain.states import ENDED
+from app.core.states import ENDED
 from app.engine import Engine
-from app.queries.outputs import OutputCursor, output_part
-from app.queries.sessions import Queries
+from app.sessions.outputs import OutputCursor, output_part
+from app.sessions.queries import Queries
 from leadhand.contract import sessions
 from leadhand.contract.operation import EVENT_STREAM
 from leadhand.contract.sessions import StreamQuery

@@ -17,11 +17,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
-from leadhand.errors import StoreAway
+from leadhand.errors import StoreAway, TooManyStreams
 from leadhand.models.views.step import Event, position
 
 log = logging.getLogger("leadhand.api")
-
 #: Maximum wait of a read, and so the delay before a newly watched session is read.
 BLOCK_MS = 250
 #: Pause of the reader after the store did not respond.
@@ -192,3 +191,22 @@ class Fanout:
         for feed in self._feeds.values():
             for client in feed.clients:
                 client.disconnect()
+
+
+class StreamLimit:
+    """The streams of all routes: each has a thread, and some threads are left for other calls."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._free = threading.BoundedSemaphore(most)
+        #: Set when the process ends: each stream ends, and its client connects again.
+        self.closing = threading.Event()
+
+    def take(self) -> None:
+        """Reserves one of the allowed streams. Raises Refused if all are in use."""
+        if not self._free.acquire(blocking=False):
+            raise TooManyStreams(self._most)
+
+    def release(self) -> None:
+        """Frees a reserved stream."""
+        self._free.release()

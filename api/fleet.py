@@ -4,21 +4,38 @@ from __future__ import annotations
 
 from datetime import date, timedelta
 
-from flask import Response
+from flask import Response, g, request
 
 from api.folder import found_here
 from api.metrics import MEDIA_TYPE, families, render_metrics
-from api.serving import Call, serves
+from api.requests import answer
+from api.serving import Call, current_api, serves
 from app.engine import Engine
-from app.queries.statistics import MOST_DAYS, today
-from leadhand.contract import fleet
-from leadhand.contract.bodies import NoQuery
-from leadhand.contract.fleet import FolderQuery
+from app.fleet.admission import admit_webhook
+from app.fleet.overview import MOST_DAYS, today
+from app.security.api_tokens import Scope
+from app.security.browser_sessions import LINK_S
+from app.shared import SeenLimit
+from leadhand.contract import fleet, tokens
+from leadhand.contract.fleet import FolderQuery, Health
+from leadhand.contract.operation import NoBody, NoQuery
 from leadhand.errors import RequestInvalid
+from leadhand.models.api_proof import NONCE_HEADER, PROOF_HEADER, is_nonce, proof_of
+from leadhand.models.etags import limit_etag, parse_limit_etag
 from leadhand.models.problems import FieldProblem
-from leadhand.models.views.audit import FsckView
-from leadhand.models.views.fleet import AgentView, FleetView, QueueView, ToolView, WorkerView
-from leadhand.models.views.statistics import StatisticsView
+from leadhand.models.views.explain import SignInLink
+from leadhand.models.views.fleet import (
+    AgentView,
+    FleetView,
+    FsckView,
+    Limit,
+    NewToken,
+    QueueView,
+    StatisticsView,
+    TokenView,
+    ToolView,
+    WorkerView,
+)
 from leadhand.models.views.view import Page
 
 #: The period of statistics without parameters, in days.
@@ -90,3 +107,109 @@ def _period(asked: fleet.StatisticsQuery) -> tuple[date, date]:
 def _refuse(field: str, value: date, message: str) -> Exception:
     problem = FieldProblem(field=field, message=message, place="query", value=str(value))
     return RequestInvalid.of_fields((problem,))
+
+
+@serves(fleet.LIMITS)
+def list_limits(engine: Engine, _call: Call, _: NoQuery) -> Page[Limit]:
+    """Lists all concurrency and rate limits."""
+    return Page[Limit](items=engine.limits.all_limits())
+
+
+@serves(fleet.LIMIT)
+def show_limit(engine: Engine, call: Call, _: NoQuery) -> Response:
+    """Shows a concurrency or rate limit, with its ETag."""
+    return _with_tag(engine.limits.limit_of(_key(call)))
+
+
+@serves(fleet.SET_LIMIT)
+def put(engine: Engine, call: Call, asked: fleet.LimitBody) -> Response:
+    """Sets a concurrency or rate limit, if it matches If-Match."""
+    limit = engine.limits.set_limit(
+        _key(call),
+        concurrency=asked.concurrency,
+        per_minute=asked.per_minute,
+        seen=_seen(call.if_match),
+    )
+    return _with_tag(limit)
+
+
+@serves(fleet.REMOVE_LIMIT)
+def delete(engine: Engine, call: Call, _: NoQuery) -> None:
+    """Removes a concurrency or rate limit, if it matches If-Match."""
+    engine.limits.remove_limit(_key(call), seen=_seen(call.if_match))
+
+
+def _key(call: Call) -> str:
+    return f"{call.path['kind']}:{call.path['name']}"
+
+
+def _with_tag(limit: Limit) -> Response:
+    tag = limit_etag(limit.concurrency, limit.per_minute)
+    return answer(limit, headers={"ETag": tag})
+
+
+def _seen(given: str | None) -> SeenLimit | None:
+    """The limits that If-Match accepts; None without the header."""
+    if given is None:
+        return None
+    if given.strip() == "*":
+        return "any"
+    found = [parse_limit_etag(tag) for tag in given.split(",")]
+    return [
+        Limit.model_construct(key="", concurrency=c, per_minute=p) for c, p in filter(None, found)
+    ]
+
+
+@serves(tokens.CREATE)
+def create(engine: Engine, call: Call, asked: tokens.NewTokenBody) -> NewToken:
+    """Creates an API token with scopes, quotas and an expiry, and returns it."""
+    if asked.webhook is not None:
+        admit_webhook(asked.webhook, current_api().settings)
+    return engine.tokens.create(
+        asked.name,
+        frozenset(Scope(scope) for scope in asked.scopes),
+        expires_s=asked.expires_s,
+        quotas=asked.quotas,
+        webhook=asked.webhook,
+        key=call.key,
+    )
+
+
+@serves(tokens.LIST)
+def list_tokens(engine: Engine, _call: Call, _: NoQuery) -> Page[TokenView]:
+    """Lists all API tokens."""
+    return Page[TokenView](items=engine.tokens.views())
+
+
+@serves(tokens.REVOKE)
+def revoke(engine: Engine, call: Call, _: NoQuery) -> None:
+    """Revokes an API token."""
+    engine.tokens.revoke(call.path["token"])
+
+
+@serves(tokens.SIGN_IN_LINK)
+def sign_in_link(_engine: Engine, _call: Call, _: NoBody) -> SignInLink:
+    """Makes a link that opens the dashboard once, signed in as the caller."""
+    api = current_api()
+    api.hosts.check_host()
+    secret = api.browsers.make_link(g.visitor.token)
+    return SignInLink(url=f"{api.hosts.base_url}/ui/sign-in#{secret}", expires_s=LINK_S)
+
+
+@serves(fleet.ALIVE)
+def alive(_engine: Engine, _call: Call, _: None) -> Response:
+    """Says that the process is alive, and proves that it is this fleet's."""
+    response, settings = answer(Health(status="alive")), current_api().settings
+    nonce = request.headers.get(NONCE_HEADER, "")
+    if settings.proof_key and is_nonce(nonce):
+        port = int(settings.api_bind.rpartition(":")[2])
+        response.headers[PROOF_HEADER] = proof_of(settings.proof_key, port, nonce)
+    return response
+
+
+@serves(fleet.READY)
+def ready(engine: Engine, _call: Call, _: None) -> Health:
+    """Says that the store can be reached and is the expected one."""
+    engine.store.ping()
+    engine.guard.check()
+    return Health(status="ready")

@@ -12,8 +12,8 @@ from app.engine import Engine
 from leadhand.contract import flows
 from leadhand.contract.fleet import FolderQuery
 from leadhand.flows.documents import FlowRun
-from leadhand.models.views.flow import FlowCheckView, FlowView
 from leadhand.models.views.session import SessionView
+from leadhand.models.views.shared import FlowCheckView, FlowView
 from leadhand.models.views.view import Page
 
 

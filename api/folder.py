@@ -9,10 +9,10 @@ from flask import request
 
 from api.auth import current_caller, may_bring_commands
 from app.engine import Engine
-from app.operations.submission.drafts import Found
+from app.sessions.drafts import Found
 from leadhand.contract.fleet import LONGEST, FolderQuery
 from leadhand.errors import Malformed, TokenRefused
-from leadhand.models.definition_folder import FOLDER_HEADER
+from leadhand.models.folder_settings import FOLDER_HEADER
 
 
 def folder_of_command() -> str:

@@ -9,11 +9,11 @@ from api.folder import folder_of_command
 from api.serving import Call, serves
 from app.engine import Engine
 from app.errors import InvalidDocument
-from app.operations.guards import Guarded
+from app.guards import Guarded
 from leadhand.contract import guards
 from leadhand.models.guards import AgentEvent, StopReport
 from leadhand.models.patterns import AGENT_SESSION, form_of
-from leadhand.models.views.guards import GuardReset, GuardsView, StopView
+from leadhand.models.views.shared import GuardReset, GuardsView, StopView
 
 
 @serves(guards.LIST)

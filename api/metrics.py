@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple
 
-from app.domain.outcomes import MICROS
-from app.queries.fleet import LATELY, SHOWN, RecentEnds
+from app.core.outcomes import MICROS
+from app.fleet.overview import LATELY, SHOWN, RecentEnds
 from leadhand.models.views.fleet import FleetView, Overdue, QueueView
 
 

@@ -10,11 +10,10 @@ from flask import Flask, Response, current_app, request
 from pydantic import BaseModel
 
 from api import requests
-from api.dashboard.hosts import Hosts
-from api.fanout import Fanout
-from api.responses import answer, plan_answer, session_answer
-from api.stream_limit import StreamLimit
-from app.domain.control import Seen
+from api.dashboard.access import Hosts
+from api.fanout import Fanout, StreamLimit
+from api.requests import answer, plan_answer, session_answer
+from app.core.states import Seen
 from app.engine import Engine
 from app.security.browser_sessions import BrowserSessions
 from app.settings import Settings

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from typing import Any, cast
 
 from flask import Response
-from pydantic import JsonValue
+from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 
 from api.auth import (
     allow,
@@ -15,26 +16,68 @@ from api.auth import (
     may_bring_commands,
     own_caller,
 )
-from api.documents import parse_document
 from api.folder import folder_of_command
-from api.responses import MARKDOWN, answer, attachment, drawing_response, session_answer
+from api.problems import refusal_of
+from api.requests import MARKDOWN, answer, attachment, drawing_response, session_answer
 from api.serving import Call, serves
 from api.store import current_workers
-from app.domain.control import Control
+from api.validation_errors import field_problems
+from app.core.states import Control
 from app.engine import Engine
-from app.operations.bulk import How
+from app.security.api_tokens import Owner
+from app.sessions.bulk import How
+from app.sessions.drafts import Asker, Submitted
+from app.sessions.submit import Item, ItemRefused, Result, hash_document
 from leadhand.contract import messages, sessions, submissions
-from leadhand.contract.bodies import NoBody, NoQuery, PageQuery
-from leadhand.contract.operation import JSON_LINES
-from leadhand.contract.submissions import ParentEnd, SubmitQuery
-from leadhand.errors import RequestInvalid
+from leadhand.contract.operation import JSON_LINES, NoBody, NoQuery, PageQuery
+from leadhand.contract.submissions import Batch, BatchItem, ParentEnd, SubmitQuery
+from leadhand.errors import Refused, RequestInvalid
+from leadhand.flows.documents import AnyDocument, FlowDocument
+from leadhand.graphs.documents import GraphDocument
+from leadhand.models.documents import LoopDocument, WorkflowDocument
 from leadhand.models.forms import GivenAnswer
-from leadhand.models.problems import FieldProblem
+from leadhand.models.plans import PlanDocument
+from leadhand.models.problems import FieldProblem, Problem
+from leadhand.models.validation_messages import NAMED
 from leadhand.models.views.explain import ExplainView, ReceiptView
 from leadhand.models.views.result import LedgerEntry, ResultView
-from leadhand.models.views.session import BulkView, SessionView, TreeView
+from leadhand.models.views.session import BatchItemView, BatchView, BulkView, SessionView, TreeView
 from leadhand.models.views.step import DiffsPage, OutputView, StepsPage
 from leadhand.models.views.view import Page
+
+_DOCUMENT: TypeAdapter[AnyDocument] = TypeAdapter(AnyDocument)
+_MODELS: dict[str, type[BaseModel]] = {
+    "loop": LoopDocument,
+    "workflow": WorkflowDocument,
+    "flow": FlowDocument,
+    "graph": GraphDocument,
+    "plan": PlanDocument,
+}
+_INDEX = re.compile(r"\.(\d+)(?=\.|$)")
+
+
+def parse_document(given: JsonValue, *, most: int = NAMED) -> AnyDocument:
+    """Validates a JSON value as a document to run, of any kind. Raises Refused if it is invalid.
+
+    At most `most` of its errors are named.
+    """
+    try:
+        return _DOCUMENT.validate_python(given)
+    except ValidationError as error:
+        model = _model_of(given)
+        problems = field_problems(error, given, model, most=most)
+    if model is GraphDocument:
+        # The paths of the structure's errors have brackets, and so have those of the fields.
+        problems = tuple(
+            one.model_copy(update={"field": _INDEX.sub(r"[\1]", one.field)}) for one in problems
+        )
+    raise RequestInvalid.of_fields(problems)
+
+
+def _model_of(given: JsonValue) -> type[BaseModel] | None:
+    """The model of a document, by its kind; None if the kind is missing or unknown."""
+    kind = given.get("kind") if isinstance(given, dict) else None
+    return _MODELS.get(str(kind))
 
 
 @serves(submissions.SUBMIT)
@@ -255,3 +298,59 @@ def _with_work_token(engine: Engine, view: SessionView) -> SessionView:
     """The session with the token for its local steps, if it has such steps."""
     token = engine.local_work.token(view.id) if view.kind == "graph" else None
     return view if token is None else view.model_copy(update={"work_token": token})
+
+
+@serves(submissions.BATCH)
+def submit_batch(engine: Engine, _: Call, asked: Batch) -> BatchView:
+    """Creates a session per item of a request (or all or none); returns sessions and problems."""
+    all_or_none, free = asked.mode == "all", may_bring_commands(engine)
+    parsed: list[Item | Problem] = []
+    left = NAMED  # errors that may be named; each invalid item has one
+    for number, given in enumerate(asked.items):
+        try:
+            parsed.append(_item(given, current_owner(), engine, free=free, most=max(1, left)))
+        except Refused as refusal:
+            refusal.problem = _of_item(refusal.problem, number)
+            if all_or_none:
+                raise
+            parsed.append(refusal.problem)
+            left -= len(refusal.problem.errors)
+    items = [one for one in parsed if isinstance(one, Item)]
+    try:
+        results = iter(engine.batches.submit(items, all_or_none=all_or_none))
+    except ItemRefused as first:
+        whole = refusal_of(first.error)
+        whole.problem = _of_item(whole.problem, first.number)
+        raise whole from None
+    views = [
+        _view(next(results), number) if isinstance(one, Item) else BatchItemView(problem=one)
+        for number, one in enumerate(parsed)
+    ]
+    return BatchView(items=views)
+
+
+def _item(given: BatchItem, owner: Owner | None, engine: Engine, *, free: bool, most: int) -> Item:
+    """Parse an item. Raises Refused, with at most `most` errors."""
+    document = parse_document(cast("JsonValue", given.document), most=most)
+    allow(document, free=free)
+    key = given.idempotency_key
+    body = hash_document(document, engine.settings.secret)
+    return Item(document, Asker(body, key, owner=owner, free=free, folder=folder_of_command()))
+
+
+def _view(result: Result, number: int) -> BatchItemView:
+    if isinstance(result, Submitted):
+        return BatchItemView(session=result.session, created=result.created)
+    return BatchItemView(problem=_of_item(refusal_of(result).problem, number))
+
+
+def _of_item(problem: Problem, number: int) -> Problem:
+    """A problem of one item, whose fields are named with the item."""
+
+    def name(field: str | None) -> str:
+        if field == "Idempotency-Key":
+            return f"items.{number}.idempotency_key"
+        return f"items.{number}.document" + (f".{field}" if field else "")
+
+    errors = tuple(one.model_copy(update={"field": name(one.field)}) for one in problem.errors)
+    return problem.model_copy(update={"field": name(problem.field), "errors": errors})

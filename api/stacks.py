@@ -17,11 +17,10 @@ from api.auth import current_caller, current_visitor
 from api.serving import Call, serves
 from app.engine import Engine
 from app.errors import InvalidDocument
-from app.operations.stacks import StackCall
-from app.queries.stacks import WorkflowFilter
+from app.stacks import StackCall, WorkflowFilter
 from app.store.stacks import StackReads
 from leadhand.contract import stacks
-from leadhand.contract.bodies import NoBody, PageQuery
+from leadhand.contract.operation import NoBody, PageQuery
 from leadhand.contract.stacks import StackQuery
 from leadhand.errors import TokenRefused, WorkflowUnknown
 from leadhand.models.patterns import NAME, form_of

@@ -9,7 +9,7 @@ from flask import Flask, g, request
 from api.serving import Call, serves
 from app.engine import Engine
 from leadhand.contract import fleet, submissions
-from leadhand.contract.bodies import NoQuery
+from leadhand.contract.operation import NoQuery
 from leadhand.contract.operations import OPERATIONS
 from leadhand.errors import SessionUnknown
 from leadhand.models.views.fleet import StoreView, WorkerView

@@ -1,3 +1,3 @@
-"""The engine without its transport: compilers, domain rules, operations, queries and the store."""
+"""The engine without its transport: rules, compilers, a room for each noun, and the store."""
 
 from __future__ import annotations

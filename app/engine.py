@@ -8,70 +8,50 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from app.artifacts.folder import ArtifactFolder
-from app.artifacts.folder import Limits as ArtifactLimits
-from app.artifacts.local import LocalArtifacts
-from app.catalog.flow_catalog import Catalog
-from app.domain.ports import Carrier
+from app.core.records import Carrier
 from app.errors import InvalidDocument
-from app.fleet.definition_files import DefinitionFiles
+from app.fleet.flow_catalog import Catalog
+from app.fleet.folder_reports import DefinitionFiles
+from app.fleet.overview import Fleet, Statistics
+from app.fleet.store_guard import StoreGuard
 from app.fleet.troubles import Troubles
-from app.operations.annotations import Annotations
-from app.operations.answers import Answers
-from app.operations.artifacts import Uploads
-from app.operations.attempts import Attempts
-from app.operations.audit import Audit
-from app.operations.bulk import Bulk
-from app.operations.callers import Callers
-from app.operations.child_reports import ChildReports
-from app.operations.control import SessionControl
-from app.operations.deletion import Deletion
-from app.operations.expiry import Expiry
-from app.operations.folders.audits import FolderAudits
-from app.operations.folders.known import FolderIndex
-from app.operations.folders.own_folders import OwnFolders
-from app.operations.guards import Guards
-from app.operations.inbox import Inbox
-from app.operations.limits import Limits
-from app.operations.local_work import LocalWork
-from app.operations.migrate import Migration
-from app.operations.named_locks import NamedLocks
-from app.operations.outbox import Outbox
-from app.operations.planning.coming_home import ComingHome
-from app.operations.planning.facts import PlanFacts
-from app.operations.planning.plans import Plans
-from app.operations.planning.progress import PlanProgress
-from app.operations.registry import Registry
-from app.operations.spawn import Spawner
-from app.operations.stacks import Stacks
-from app.operations.step_verbs.fork import Forks
-from app.operations.step_verbs.rerun import Reruns
-from app.operations.step_verbs.retry import Retry
-from app.operations.step_verbs.skip import Skip
-from app.operations.store_guard import StoreGuard
-from app.operations.submission.batch import Batches
-from app.operations.submission.flow_checks import FlowChecks
-from app.operations.submit import Submissions
-from app.operations.transitions import Transitions
-from app.operations.values import SharedValues
-from app.operations.worktrees import Worktrees
-from app.queries.artifacts import ArtifactQueries
-from app.queries.attention import Attention
-from app.queries.control_receipts import Receipts
-from app.queries.explain import Explainer
-from app.queries.fleet import Fleet
-from app.queries.guards import GuardQueries
-from app.queries.inbox import InboxQueries
-from app.queries.outputs import OutputQueries
-from app.queries.progress.drawings import Drawings
-from app.queries.questions import Questions
-from app.queries.sessions import Queries
-from app.queries.shared import SharedQueries
-from app.queries.stacks import StackQueries
-from app.queries.statistics import Statistics
-from app.queries.tree import Trees
+from app.folders import FolderAudits, FolderIndex, OwnFolders, Worktrees
+from app.guards import GuardQueries, Guards
+from app.plans.edits import PlanFacts
+from app.plans.plans import ComingHome, Plans
+from app.plans.progress import PlanProgress
 from app.security.api_tokens import Tokens
+from app.sessions.answers import Answers, ChildReports
+from app.sessions.artifacts import ArtifactQueries, Uploads
+from app.sessions.attempts import Attempts
+from app.sessions.attention import Attention
+from app.sessions.audit import Audit
+from app.sessions.bulk import Annotations, Bulk, Deletion
+from app.sessions.control import SessionControl
+from app.sessions.drafts import FlowChecks
+from app.sessions.drawings import Drawings
+from app.sessions.evidence import Receipts
+from app.sessions.expiry import Expiry
+from app.sessions.explain import Explainer
+from app.sessions.fork import Forks, Reruns
+from app.sessions.inbox import Inbox, InboxQueries
+from app.sessions.local_work import LocalWork
+from app.sessions.migrate import Migration
+from app.sessions.outbox import Outbox
+from app.sessions.outputs import OutputQueries
+from app.sessions.programs import Registry
+from app.sessions.queries import Queries
+from app.sessions.questions import Questions
+from app.sessions.skip import Retry, Skip
+from app.sessions.spawn import Spawner
+from app.sessions.submit import Batches, Submissions
+from app.sessions.transitions import Callers, Transitions
+from app.sessions.tree import Trees
 from app.settings import Settings
+from app.shared import Limits, NamedLocks, SharedQueries, SharedValues
+from app.stacks import StackQueries, Stacks
+from app.store.artifact_folder import ArtifactFolder, LocalArtifacts
+from app.store.artifact_folder import Limits as ArtifactLimits
 from app.store.store import Store
 from leadhand.models.views.fleet import WorkerView
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from app.redaction import shortened
 from leadhand.errors import ControlRefused, LeadhandError, Refused, RequestInvalid, TokenRefused
-from leadhand.models.form_answers import Unfit
+from leadhand.models.forms import Unfit
 from leadhand.models.problems import FieldProblem
 from leadhand.models.validation_messages import NAMED
 

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from app.redis_url import SCHEMES, normalize
 from leadhand.errors import SettingInvalid
 from leadhand.models.documents import Budget
-from leadhand.models.variables import (
+from leadhand.models.session_environment import (
     ServerVariables,
     about,
     given,

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
-from app.domain.ids import SessionRef
-from app.domain.records import Reply, StepRecord
+from app.core.addresses import SessionRef
+from app.core.records import Reply, StepRecord
 from app.engine import Engine
 from app.errors import ExportOwed
-from app.operations.outbox import NEWER_MS
+from app.sessions.outbox import NEWER_MS
 from app.store.store import Due
 from leadhand.errors import (
     ProgramNewer,

@@ -24,9 +24,9 @@ import psutil
 from celery import chain, chord
 from redis import Redis
 
-from app.domain.ids import SessionRef
-from app.domain.program import Action, Program, Step
-from app.operations.submit import About
+from app.core.addresses import SessionRef
+from app.core.program import Action, Program, Step
+from app.sessions.submit import About
 from benchmarks import floor, plain, programs
 from benchmarks.meter import Meter, machine
 from benchmarks.sides import CONCURRENCY, PATIENCE_S, Floor, Ours, Plain, end, start, wait

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 
 from redis import Redis
 
-from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome
+from app.core.addresses import SessionRef
+from app.core.outcomes import Outcome
 from app.engine import Engine
 from app.settings import Settings
 from app.store.store import Store, connect

@@ -21,8 +21,8 @@ from redis import Redis
 
 from app.compiler import compile_document
 from app.engine import Engine
-from app.operations.submit import About
-from app.queries.listing import SessionsWanted
+from app.sessions.listing import SessionsWanted
+from app.sessions.submit import About
 from app.settings import Settings
 from app.store.store import Store, connect
 from benchmarks.cost import Queue, read_counters

@@ -17,17 +17,17 @@ import threading
 from pathlib import Path
 from typing import NamedTuple
 
-from app.domain.ids import SessionRef
-from app.domain.program import Action, Loop, Program, Step
-from app.operations.outputs import RING_BYTES, Outputs
-from app.operations.submit import About
+from app.core.addresses import SessionRef
+from app.core.program import Action, Loop, Program, Step
+from app.sessions.outputs import RING_BYTES, Outputs
+from app.sessions.submit import About
 from app.settings import Settings
 from app.store.store import Store, connect
 from leadhand.local.redis_server import RedisServer
 from tasks.bootstrap import make_engine
 from workers.attempt.output_writer import OutputWriter
+from workers.live_output import LiveOutput
 from workers.processes.process import Command, run
-from workers.task.live_output import LiveOutput
 
 PAIRS = 7
 #: The body may need so many times the CPU time that it needs without publishing.

@@ -11,16 +11,16 @@ from typing import NamedTuple
 
 import psutil
 
-from app.domain.ids import SessionRef
+from app.core.addresses import SessionRef
 from app.engine import Engine
-from app.operations.submit import About
+from app.sessions.submit import About
 from app.settings import Settings
 from app.store.store import Store, connect
 from benchmarks import plain, programs
 from benchmarks.cost import Queue
 from benchmarks.meter import Resident, resident
 from benchmarks.sides import SECRET, Ours, Plain, end, start, wait
-from leadhand.local.ports import free_port
+from leadhand.local.processes import free_port
 
 SUBMITS = 200
 LEASE_S = 3.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.domain.program import Action, Loop, Program, Step
+from app.core.program import Action, Loop, Program, Step
 
 #: A file in the working folder: a checker that accepts in the third iteration.
 CHECKS = """

@@ -22,13 +22,12 @@ from typing import NamedTuple
 
 from redis import Redis
 
-from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome
-from app.domain.ports import QueueDepth
-from app.domain.program import Program
-from app.domain.records import Hint
+from app.core.addresses import SessionRef
+from app.core.outcomes import Outcome
+from app.core.program import Program
+from app.core.records import Hint, QueueDepth
 from app.engine import Engine
-from app.operations.submit import About
+from app.sessions.submit import About
 from app.settings import Settings
 from app.store.store import Store, connect
 from benchmarks.programs import sequence

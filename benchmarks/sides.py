@@ -17,7 +17,7 @@ import psutil
 from redis import Redis
 
 from app.engine import Engine
-from app.operations.submit import About
+from app.sessions.submit import About
 from app.settings import Settings
 from benchmarks import floor, plain, programs
 from benchmarks.meter import Meter, Reading

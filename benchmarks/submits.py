@@ -27,11 +27,11 @@ import psutil
 from redis import Redis
 
 from app.engine import Engine
-from app.operations.submit import About
+from app.sessions.submit import About
 from app.settings import Settings
 from benchmarks import programs
 from benchmarks.meter import Meter, machine
-from leadhand.local.ports import free_port
+from leadhand.local.processes import free_port
 from leadhand.local.redis_server import RedisServer
 from leadhand.models.documents import LoopDocument
 from tasks.bootstrap import make_engine

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from celery import Celery
 
-from app.domain.program import Program
+from app.core.program import Program
 from benchmarks import plain, programs
 
 WIDTH = 1000

@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from workers.workspaces.git import Git
-from workers.workspaces.layout import open_worktrees, read_record, write_record
-from workers.workspaces.own_folders import Home, close_folder, discard_folder, open_folder
+from workers.git.git import Git
+from workers.git.layout import open_worktrees, read_record, write_record
+from workers.git.own_folders import Home, close_folder, discard_folder, open_folder
 
 FILES, BYTES = 2_000, 10_000
 MOST = 1_000_000_000

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Self
 from leadhand.models.problems import FieldProblem, Kind, Problem
 
 if TYPE_CHECKING:
-    from leadhand.models.views.batch import BatchItemView
     from leadhand.models.views.plan import PlanView
+    from leadhand.models.views.session import BatchItemView
 
 #: Names of flows in an error; the others are counted.
 _FLOWS_NAMED = 10

@@ -9,11 +9,9 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from leadhand.client.borrowed import borrowed
-from leadhand.client.client import Client
-from leadhand.flows.graph_faults import faults_of_graph
-from leadhand.graphs.documents import GraphDocument
-from leadhand.graphs.input_schema import declare_inputs
+from leadhand.client.client import Client, borrowed
+from leadhand.flows.faults import faults_of_graph
+from leadhand.graphs.documents import GraphDocument, declare_inputs
 from leadhand.graphs.references import step_reference
 from leadhand.models.documents import Budget, LoopDocument, WorkflowDocument
 from leadhand.models.suggestions import suggest_keywords

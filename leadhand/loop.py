@@ -10,8 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from leadhand.callables import CheckerLike, DoerLike, as_checkers, as_doer
-from leadhand.client.borrowed import borrowed
-from leadhand.client.client import Client
+from leadhand.client.client import Client, borrowed
 from leadhand.contract import generate_contract
 from leadhand.models.documents import LoopDocument
 from leadhand.models.validation_messages import first_error

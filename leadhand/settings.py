@@ -9,7 +9,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from leadhand.errors import SettingInvalid
-from leadhand.models.variables import ClientVariables, given, invalid
+from leadhand.models.session_environment import ClientVariables, given, invalid
 
 
 class ClientSettings(ClientVariables):

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from leadhand.client.borrowed import borrowed
-from leadhand.client.client import Client
-from leadhand.models.reasons import Reason
+from leadhand.client.client import Client, borrowed
 from leadhand.models.text import plain, reason_text
+from leadhand.models.verdicts import Reason
 from leadhand.models.views.session import SessionView
 
 __all__ = ["Poll", "load_exit_reason", "poll", "save_exit_reason"]

@@ -93,29 +93,28 @@ def _between(graph: grimp.ImportGraph) -> str:
 
 
 def _inside(graph: grimp.ImportGraph, package: str) -> str:
-    """Return the drawing of one package; an arrow that others imply is left out."""
-    rows = [
-        [one.strip().removeprefix(f"{package}.") for one in row.split("|")]
-        for row in next(layers_of(package))
-    ]
+    """Return the drawing of one package; arrows within a row, or implied ones, are left out."""
+    rows = next(layers_of(package))
+    row_of = {name: number for number, row in enumerate(rows) for name in row}
     within = f"{package}."
     edges = {
         (one.removeprefix(within), other.removeprefix(within))
         for one, other in _edges(graph, 2)
         if one.startswith(within) and other.startswith(within) and one != other
     }
-    missing = {name for edge in edges for name in edge} - {name for row in rows for name in row}
+    missing = {name for edge in edges for name in edge} - row_of.keys()
     if missing:
         raise SystemExit(f"pyproject.toml: no layer of {package} has {', '.join(sorted(missing))}")
-    return drawing(rows, transitive_reduction(edges), f"Which part of {package} imports which")
+    down = {(one, other) for one, other in edges if row_of[one] != row_of[other]}
+    return drawing(rows, transitive_reduction(down), f"Which part of {package} imports which")
 
 
-def layers_of(package: str) -> Iterator[list[str]]:
-    """Yield the lines of the contracts that are about the modules of one package."""
+def layers_of(package: str) -> Iterator[list[list[str]]]:
+    """Yield the rows of the contracts that are about the modules of one package, by short names."""
     for contract in _contracts()["contracts"]:
-        names = contract.get("layers", [""])
-        if all(name.strip().startswith(f"{package}.") for row in names for name in row.split("|")):
-            yield names
+        rows = [re.split(r"\s*[|:]\s*", row) for row in contract.get("layers", [""])]
+        if all(name.startswith(f"{package}.") for row in rows for name in row):
+            yield [[name.removeprefix(f"{package}.") for name in row] for row in rows]
 
 
 def _edges(graph: grimp.ImportGraph, depth: int) -> Iterator[tuple[str, str]]:

@@ -15,13 +15,13 @@ from typing import Any
 import click
 from pydantic import BaseModel
 
-from api.openapi.document import build_document
-from app.domain import states
+from api.openapi import build_document
+from app.core import states
 from leadhand import errors
 from leadhand.cli import cli
 from leadhand.errors import REFUSALS
 from leadhand.flows.documents import FlowDefinition
-from leadhand.models import variables
+from leadhand.models import session_environment
 from scripts import architecture, photographs
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -124,10 +124,10 @@ def decisions_page() -> str:
 def settings_page() -> str:
     """Return the page of settings with its tables."""
     page = (ROOT / "docs/settings.md").read_text()
-    given = (f"| `{name}` | {meaning} |" for name, meaning in variables.GIVEN.items())
+    given = (f"| `{name}` | {meaning} |" for name, meaning in session_environment.GIVEN.items())
     tables = {
-        "server": _settings(variables.ServerVariables, marks=True),
-        "client": _settings(variables.ClientVariables, marks=False),
+        "server": _settings(session_environment.ServerVariables, marks=True),
+        "client": _settings(session_environment.ClientVariables, marks=False),
         "given": ["| variable | meaning |", "|---|---|", *given],
     }
     for name, lines in tables.items():
@@ -139,13 +139,13 @@ def _settings(model: type[BaseModel], *, marks: bool) -> Iterator[str]:
     yield "| variable | default | meaning |"
     yield "|---|---|---|"
     for name, field in model.model_fields.items():
-        about, limits = variables.about(field), variables.limits(field)
+        about, limits = session_environment.about(field), session_environment.limits(field)
         mark = " *" if marks and not about.by_supervisor else ""
         default = about.shown or _default(field.default)
         meaning = f"{field.description}" + (
             f"; {limits.removeprefix(' of').strip()}" if limits else ""
         )
-        yield f"| `{variables.variable(name)}`{mark} | {default} | {meaning} |"
+        yield f"| `{session_environment.variable(name)}`{mark} | {default} | {meaning} |"
 
 
 def _default(value: object) -> str:
@@ -199,7 +199,7 @@ def _sentences(enum: type[StrEnum]) -> dict[str, str]:
             above = list(_comment_above(lines[: member.lineno - 1]))
             if not above:
                 line = first + member.lineno - 1
-                raise SystemExit(f"app/domain/states.py:{line}: the member needs a `#:` sentence")
+                raise SystemExit(f"app/core/states.py:{line}: the member needs a `#:` sentence")
             sentences[member.targets[0].id] = " ".join(reversed(above))
     return sentences
 

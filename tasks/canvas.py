@@ -3,6 +3,10 @@
 One iteration is ``chain(do, chord(checks, judge))``; a fan-out is a chord of the ready steps and
 their join. All signatures are immutable and contain only ids. A message is a hint: the rest of its
 canvas is sent on only if settle replied that those steps are ready.
+
+Celery's own chord counts arrivals in Redis, and loses the body if a worker dies between the count
+and the publish. Here the join is part of the session's state. The worker whose settle released the
+body's step publishes it. If that worker dies first, the sweep finds the step ready.
 """
 
 from __future__ import annotations
@@ -13,20 +17,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from celery import Celery, signature
+from celery.backends.base import BaseBackend
 from celery.canvas import Signature
 
-from app.domain import routing
-from app.domain.addresses import block_of
-from app.domain.ids import SessionRef
-from app.domain.ports import QueueDepth
-from app.domain.program import Program
-from app.domain.records import Hint
+from app.core import routing
+from app.core.addresses import SessionRef, block_of
+from app.core.program import Program
+from app.core.records import Hint, QueueDepth
 from tasks.celery_app import PRIORITIES
 from tasks.publisher import Letter, Publisher, new_id, publisher_of
 from tasks.stale_messages import scan_queues
 
 log = logging.getLogger(__name__)
-
 #: Maximum width of a chord; the window of hints limits the rest.
 WIDEST = 100
 _ADDRESS = 2  # position of the address among a task's arguments
@@ -244,3 +246,36 @@ def _block_around(address: str) -> str:
     """The prefix of the addresses in the block of a step or for_each."""
     block = block_of(address.partition("#")[0])
     return f"{block}/" if block else ""
+
+
+class SettledBackend(BaseBackend):
+    """A result backend without storage and counters."""
+
+    app: Celery
+
+    def apply_chord(self, *_: Any, **__: Any) -> None:
+        """Do nothing: chords need no preparation here."""
+
+    def on_chord_part_return(self, request: Any, *_: Any, **__: Any) -> None:
+        """Publish a chord's body (the step that joins it) if this task made that step ready."""
+        body = body_of(request, self.app)
+        if body is not None:
+            body.apply_async()
+
+    def store_result(self, task_id: str, result: Any, state: str, *_: Any, **__: Any) -> Any:  # noqa: ARG002
+        """Store nothing and return the result unchanged: the outcome is already in the store."""
+        return result
+
+    def get_task_meta(self, task_id: str, cache: bool = True) -> dict[str, Any]:  # noqa: ARG002
+        """Return the state PENDING for every task, since results are not stored here."""
+        return {"status": "PENDING", "result": None, "task_id": task_id}
+
+    def process_cleanup(self) -> None:
+        """Do nothing: there are no connections."""
+
+    def ensure_chords_allowed(self) -> None:
+        """Do nothing: this backend supports chords."""
+
+    def as_uri(self, include_password: bool = False) -> str:  # noqa: ARG002
+        """Return `settled://`, the name of this backend in Celery's start message."""
+        return "settled://"

@@ -26,7 +26,7 @@ def make_celery(settings: Settings) -> Celery:
     celery = Celery(
         "leadhand",
         broker=broker_address(settings.broker_url),
-        backend="tasks.backend:SettledBackend",
+        backend="tasks.canvas:SettledBackend",
         set_as_current=True,
     )
     # Without it kombu does not verify the certificate of a rediss:// URL.

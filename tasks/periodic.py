@@ -6,16 +6,26 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from app.engine import Engine
+from app.fleet.store_guard import renew_secrets
 from app.sweep import Swept, sweep
 from leadhand.errors import StoreAway
+from tasks.bootstrap import examine
 
 log = logging.getLogger(__name__)
-
 #: Seconds without work after which the threads of a process rest, and between two rounds then.
 QUIET_S = 10.0
 REST_S = 10.0
+#: Seconds between two checks.
+PROBE_EVERY_S = 5.0
+#: Seconds between two examinations of Redis: its settings and rights change seldom.
+EXAMINED_EVERY_S = 60.0
+#: Renewals per validity period.
+TIMES = 4.5
+#: Seconds between two sweeps; only artifacts that are a day old are removed.
+SWEEP_EVERY_S = 600.0
 
 
 class Pace:
@@ -124,3 +134,76 @@ class Sweeper(PeriodicThread):
     def rest_s(self) -> float:
         """The seconds until something is due, from 1 to 5."""
         return min(max(self._due_s, EVERY_S), REST_S)
+
+
+class Prober(PeriodicThread):
+    """Checks the folders at the start and then periodically.
+
+    `on_spill` is called after each check with the trouble of the spill folder, None without one. A
+    worker gives it; the API does not need that folder.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        on_spill: Callable[[str | None], None] | None = None,
+        pace: Pace = STEADY,
+    ) -> None:
+        super().__init__("probe of folders", PROBE_EVERY_S, self._look, pace=pace)
+        self._engine = engine
+        self._on_spill = on_spill
+
+    def start(self) -> None:
+        """Check now whether this process can write to its folders, then repeat it in a thread."""
+        self._look()
+        super().start()
+
+    def _look(self) -> None:
+        spill, memory = Path(self._engine.settings.spill), self._engine.guard.file
+        folders = [spill, *([Path(memory).parent] if memory else [])]
+        if self._on_spill is None:
+            self._engine.troubles.check_folders(folders)
+        else:
+            self._on_spill(self._engine.troubles.check_folders(folders, needed=spill))
+
+
+class Examiner(PeriodicThread):
+    """Examines Redis and the broker periodically: their settings and rights may change."""
+
+    def __init__(self, engine: Engine, *, scans: bool = False) -> None:
+        super().__init__("examination of Redis", EXAMINED_EVERY_S, self._look)
+        self._engine = engine
+        self._scans = scans
+
+    def _look(self) -> None:
+        troubles = self._engine.troubles
+        try:
+            examine(self._engine, scans=self._scans)
+        except StoreAway as error:
+            troubles.redis_examined(str(error), troubles.warnings)
+
+
+class SecretRenewal(PeriodicThread):
+    """Renews the record periodically, unless the store is unknown."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        super().__init__("secret renewal", engine.settings.inventory_s / TIMES, self._renew)
+
+    def _renew(self) -> None:
+        self._engine.guard.check()
+        renew_secrets(self._engine.store, self._engine.settings)
+
+
+class ArtifactSweeper(PeriodicThread):
+    """Runs in the API: the folder of artifacts is there."""
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__("sweep of artifacts", SWEEP_EVERY_S, self._round)
+        self._engine = engine
+
+    def _round(self) -> None:
+        removed = self._engine.uploads.sweep()
+        if removed:
+            log.info("artifacts removed", extra={"count": len(removed)})

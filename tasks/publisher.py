@@ -4,6 +4,10 @@ Celery takes longer to send a task than a step's claim and settle take together:
 and again a third for the task-sent event. Here message and event are sent in one write over pooled
 connections, in the same format, and the event only if a program receives events. If this is not
 possible, kombu sends them.
+
+Redis replies to PUBLISH with the number of receivers. After a task event without any, a process
+sends no further ones for a second. So a program that begins to listen, such as Flower, misses the
+task events of up to one second.
 """
 
 from __future__ import annotations
@@ -25,15 +29,35 @@ from celery.utils.nodenames import anon_nodename
 from celery.utils.time import utcoffset
 from pydantic import JsonValue
 
-from tasks.event_listeners import EventListeners
-
+#: Seconds without task events after one that no program received.
+QUIET_S = 1.0
 log = logging.getLogger(__name__)
-
 #: The exchange of Celery's events, and the type of the event of a sent message.
 _EVENTS, _SENT = "celeryev", "task-sent"
 #: A connection that was idle for longer is tested before it is used.
 TRUSTED_S = 10.0
 _NOTHING: Mapping[str, JsonValue] = {}
+
+
+class EventListeners:
+    """What a process knows of the receivers of task events."""
+
+    def __init__(self) -> None:
+        #: On the monotonic clock.
+        self._quiet_until = 0.0
+
+    @property
+    def are_there(self) -> bool:
+        """Whether to send a task event: False for QUIET_S after one reached no receiver."""
+        return time.monotonic() >= self._quiet_until
+
+    def note(self, receivers: int) -> None:
+        """Record how many programs received a task event; with none, events pause for QUIET_S."""
+        self._quiet_until = 0.0 if receivers else time.monotonic() + QUIET_S
+
+
+#: What the transport of this process has seen.
+LISTENERS = EventListeners()
 
 
 class Letter(NamedTuple):

@@ -9,11 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from app.domain.ids import SessionRef
-from app.domain.ports import QueueDepth
+from app.core.addresses import SessionRef
+from app.core.records import QueueDepth
 from tasks.celery_app import PRIORITIES
-from tasks.malformed import parse_arguments
-from tasks.transport import QUEUES
+from tasks.transport import QUEUES, parse_arguments
 
 #: Messages per read, and maximum messages that are read of a list.
 BATCH, MOST = 200, 10_000

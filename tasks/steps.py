@@ -8,9 +8,9 @@ from typing import Any, Protocol
 from celery import Celery, Task
 from celery.exceptions import Ignore
 
-from app.domain.ids import SessionRef
-from app.domain.program import Action
-from app.domain.records import Hint
+from app.core.addresses import SessionRef
+from app.core.program import Action
+from app.core.records import Hint
 from tasks import canvas
 
 

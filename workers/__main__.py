@@ -27,17 +27,15 @@ from celery.worker.components import Pool
 
 from app.engine import Engine
 from app.logs import log_doubts, log_to_stderr
-from app.operations.outputs import Outputs
+from app.sessions.outputs import Outputs
 from app.settings import Settings, doubts
-from app.store.identity_file import memory_of
+from app.store.identity import memory_of
 from app.store.store import Store, connect
 from leadhand.errors import LeadhandError, SettingInvalid
 from leadhand.process_guard import end_with_parent, hide
 from tasks import tracing
 from tasks.bootstrap import examine, make_engine, refusal
-from tasks.periodic import REST_S, Pace, Sweeper
-from tasks.probing import Examiner, Prober
-from tasks.secret_renewal import SecretRenewal
+from tasks.periodic import REST_S, Examiner, Pace, Prober, SecretRenewal, Sweeper
 from tasks.steps import BOUND
 from tasks.webhook_delivery import Deliverer
 from workers.attempt.attempt import Attempts
@@ -45,23 +43,18 @@ from workers.attempt.heartbeat import Heartbeats
 from workers.attempt.inline_watchdog import InlineWatchdog
 from workers.attempt.output_writer import OutputWriter
 from workers.folders.spill import SpillCleanup
-from workers.host.dead_workers import DeadWorkers
+from workers.git.audit import OrphanCleanup
+from workers.git.cleaning import WorktreeRescue
 from workers.host.event_batching import BatchingConsumer
-from workers.host.intake import Intake
 from workers.host.inventory import Inventory
-from workers.host.join_fleet import join_fleet
-from workers.host.lent_slots import LentSlots
-from workers.host.name_lock import NameLock
-from workers.host.pool_size import PoolSize, ReplacingPool
-from workers.host.served_store import ServedStore
-from workers.processes.call_slots import CallSlots
-from workers.processes.own_folders import claim_folder
-from workers.registry.preflight import agents_here, faults_of
+from workers.host.join_fleet import NameLock, ServedStore, join_fleet
+from workers.host.pool import DeadWorkers, Intake, LentSlots, PoolSize, ReplacingPool
+from workers.processes.user_folders import claim_folder
+from workers.processes.warm_pool import CallSlots
+from workers.registry.agents import agents_here, faults_of
 from workers.registry.registries import Registries, Registry
 from workers.tool_servers.folder_reports import FolderReporter, registry_for_steps
 from workers.tool_servers.manager import ToolServers, servers_folder
-from workers.workspaces.orphans import OrphanCleanup
-from workers.workspaces.rescue import WorktreeRescue
 
 #: The queues of every place, as QUEUE@PLACE; a step without a folder goes to the bare name.
 QUEUES = ("agents", "checks", "tools")

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from pydantic import JsonValue
 
-from app.domain.ids import SessionRef
-from app.domain.records import Grant
-from app.security import step_tokens
-from leadhand.contract.artifacts import PART_BYTES
+from app.core.addresses import SessionRef
+from app.core.records import Grant
+from app.security import signatures
+from leadhand.contract.work import PART_BYTES
 from leadhand.errors import ArtifactsFull, ArtifactUnknown, StoreAway
 
 if TYPE_CHECKING:
@@ -136,8 +136,8 @@ class Patience:
 
 def open_remote(url: str, secret: str, ref: SessionRef, grant: Grant) -> RemoteArtifacts:
     """Returns a client for the artifacts of the API, with the token of one attempt."""
-    caller = step_tokens.Caller(ref.id, grant.address, grant.fence, SCOPES)
-    return RemoteArtifacts(url, partial(step_tokens.mint, caller, secret=secret))
+    caller = signatures.Caller(ref.id, grant.address, grant.fence, SCOPES)
+    return RemoteArtifacts(url, partial(signatures.mint, caller, secret=secret))
 
 
 def _path(ref: SessionRef, digest: str) -> str:

@@ -11,8 +11,7 @@ import sys
 
 from app.fleet.inventory import Inventory, inventory_of
 from app.settings import Settings
-from app.store.identity import state_of
-from app.store.identity_file import IdentityUnreadable, memory_of
+from app.store.identity import IdentityUnreadable, memory_of, state_of
 from app.store.store import Store, connect
 from leadhand.errors import LeadhandError, StoreAway, StoreUnknown
 

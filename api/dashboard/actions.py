@@ -10,14 +10,12 @@ from typing import Any, NamedTuple
 from flask import Blueprint, Response, request
 from pydantic import BaseModel, JsonValue, ValidationError
 
-from api.dashboard.panels.answer_fields import given_answer
-from api.dashboard.replies import done, go_to, late, read_form
+from api.dashboard.replies import done, given_answer, go_to, late, read_form
 from api.serving import Call, carry_out
 from api.validation_errors import field_problems
 from app.engine import Engine
 from leadhand.contract import messages, plans, sessions, submissions
-from leadhand.contract.bodies import NoBody
-from leadhand.contract.operation import Operation
+from leadhand.contract.operation import NoBody, Operation
 from leadhand.errors import AnswerUnwanted, PlanChanged, Refused, RequestInvalid
 from leadhand.models.etags import plan_etag
 from leadhand.models.plans import PlanEdit

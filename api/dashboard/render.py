@@ -11,8 +11,8 @@ from flask import Blueprint, Response, render_template
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
-from leadhand.models.reasons import Reason
 from leadhand.models.text import plain, reason_text, without_ansi
+from leadhand.models.verdicts import Reason
 
 #: Nothing is loaded from elsewhere, and no inline script or style runs.
 POLICY = (

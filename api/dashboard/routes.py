@@ -10,8 +10,7 @@ from pathlib import Path
 from flask import Blueprint, Response, g, redirect, request
 
 from api.dashboard import actions, render
-from api.dashboard.access import Access, NotSignedIn
-from api.dashboard.hosts import Hosts
+from api.dashboard.access import Access, Hosts, NotSignedIn, SignIn
 from api.dashboard.pages import (
     again,
     bulk,
@@ -25,16 +24,15 @@ from api.dashboard.pages import (
     sessions,
 )
 from api.dashboard.saved_views import SavedViews
-from api.dashboard.sign_in import SignIn
 from api.dashboard.stream import Streams
+from api.fanout import StreamLimit
 from api.problems import refusal_of
 from api.request_log import request_id
-from api.stream_limit import StreamLimit
 from app.engine import Engine
 from app.security.api_tokens import Scope
 from app.security.browser_sessions import BrowserSessions
 from app.settings import Settings
-from app.store.browser import BrowserStore
+from app.store.tokens import BrowserStore
 from leadhand.errors import StoreAway
 from leadhand.models.problems import Problem
 

@@ -9,7 +9,7 @@ from flask import Blueprint, Response, g, request
 from api.dashboard.pages.sessions import Listed
 from api.dashboard.replies import go_to, missing
 from app.engine import Engine
-from app.store.browser import VIEWS, BrowserStore
+from app.store.tokens import VIEWS, BrowserStore
 from leadhand.errors import of_status
 
 #: Maximum characters of a name.

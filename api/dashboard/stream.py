@@ -10,13 +10,14 @@ from threading import Event
 from flask import Blueprint, Response, request
 
 from api.auth import token_recheck
-from api.dashboard.sockets import connection_check
-from api.stream_limit import StreamLimit
-from app.domain.ids import SessionRef
+from api.fanout import StreamLimit
+from app.core.addresses import SessionRef
 from app.engine import Engine
 from app.store.changes import ChangeReads
 from leadhand.errors import StoreAway
 
+#: Seconds in which a client must take what is sent.
+SEND_TIMEOUT_S = 20.0
 #: How often a browser is sent changes.
 EVERY_S = 0.25
 #: A browser that has heard nothing for three of these takes the connection for dead.
@@ -26,6 +27,19 @@ RECHECK_S = 5.0
 LONGEST_S = 3600.0
 #: Sessions that one stream watches, beside the changes of all sessions.
 SESSIONS = 32
+
+
+def connection_check() -> Callable[[], bool]:
+    """Returns a check whether this request's client has disconnected; limits the time of a send.
+
+    A thread that only waits for changes would not notice it, and would continue.
+    """
+    connection = request.environ.get("gunicorn.socket")
+    if connection is None:
+        return lambda: False
+    connection.settimeout(SEND_TIMEOUT_S)
+    is_closed: Callable[[], bool] = connection.is_closed
+    return is_closed
 
 
 class Streams:

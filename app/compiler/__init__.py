@@ -10,8 +10,8 @@ from app.compiler.flow import compile_flow
 from app.compiler.graph import compile_graph
 from app.compiler.plan import compile_plan
 from app.compiler.workflow import compile_loop, compile_workflow
-from app.domain.program import Loop, Node, Program
-from app.domain.references import literal
+from app.core.program import Loop, Node, Program
+from app.core.references import literal
 from leadhand.flows.documents import AnyDocument
 from leadhand.graphs.documents import GraphDocument
 from leadhand.models.documents import LoopDocument, WorkflowDocument

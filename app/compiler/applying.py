@@ -10,12 +10,11 @@ from typing import Literal, NamedTuple
 
 from pydantic import JsonValue
 
+from app.compiler.folders import TIMEOUT_S, extras_of
 from app.compiler.workflow import needs_in_turn
-from app.compiler.workspaces import TIMEOUT_S, extras_of
-from app.domain.merges import APPLY
-from app.domain.program import Action, Loop, Program, Step
-from app.domain.references import literal, outcome_reference, references_in
-from app.domain.workspaces import OwnFolder
+from app.core.folders import APPLY, OwnFolder
+from app.core.program import Action, Loop, Program, Step
+from app.core.references import literal, outcome_reference, references_in
 from leadhand.models.views.result import LedgerEntry
 
 #: Which checkers run again: those that are no agents, all, or none.

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from pydantic import JsonValue
 
-from app.compiler.flow_nodes import (
+from app.compiler.folders import protection, recording_step
+from app.compiler.nodes import (
+    conversation,
     limits_of,
     literals,
+    node_id,
     optional_literals,
     quick_step,
     required_inputs,
     rules_of,
+    tool_node,
 )
-from app.compiler.flow_tools import list_maker, tool_call
-from app.compiler.node_ids import conversation, node_id
-from app.compiler.protecting import protection, recording_step
-from app.compiler.subflows import child_document, faults_in_files, faults_of_subflows
-from app.compiler.templates import Texts
-from app.domain.program import Action, Given, Loop, Node, Origin, Program, RetryPolicy, Step
-from app.domain.references import TOP, literal
-from app.domain.workspaces import BESIDE
+from app.compiler.subflows import Texts, child_document, faults_in_files, faults_of_subflows
+from app.core.folders import BESIDE
+from app.core.program import ITEMS, Action, Given, Loop, Node, Origin, Program, RetryPolicy, Step
+from app.core.references import TOP, literal
 from app.errors import InvalidDocument
-from leadhand.flows.agents import agent_of
 from leadhand.flows.documents import (
     BreakStep,
     CheckStep,
@@ -43,10 +43,17 @@ from leadhand.flows.documents import (
     SubflowStep,
     WaitStep,
 )
-from leadhand.flows.structure import Brought, Placed, nest_steps
-from leadhand.flows.tool_step import ToolStep
-from leadhand.flows.typed_inputs import typed_inputs
+from leadhand.flows.references import condition_of, find_references, typed_inputs
+from leadhand.flows.structure import (
+    INPUT_REFERENCE,
+    Brought,
+    Placed,
+    ToolStep,
+    agent_of,
+    nest_steps,
+)
 from leadhand.models.documents import AGENT_TIMEOUT_S
+from leadhand.models.tool_schemas import BUILT_IN_TOOLS
 
 #: Attempts per agent step, the first included, unless the flow sets `attempts`.
 ATTEMPTS = 5
@@ -57,6 +64,70 @@ _RECORDS = "protect"
 _QUESTION, _ANSWER = "# The question to a person", "# The answer"
 _Messaging = LlmStep | CommandStep | HumanStep
 _Conversing = LlmStep | CommandStep | Decision | HumanStep | ResetStep
+
+
+def tool_call(step: ToolStep, id_: str, texts: Texts) -> Step:
+    """Builds the node that calls the tool of a flow's step; the list of a forEach is not set."""
+    texts = texts._replace(has_item=step.for_each is not None)
+    called = tool_node(step.tool)
+    inputs = {**called.inputs, "arguments": texts.translate_value(step.arguments)}
+    if step.tool not in BUILT_IN_TOOLS and step.quick:
+        inputs["quick"] = True
+    if step.when is not None and (step.for_each is None or _asks_each_item(step)):
+        inputs |= _condition(step.when, texts)
+    return Step(
+        id=id_,
+        action=called.action,
+        timeout_s=called.timeout_of(
+            step.timeout_seconds, is_given="timeout_seconds" in step.model_fields_set
+        ),
+        inputs=inputs,
+        folder=called.folder,
+        limits=called.limits,
+        quick=step.quick,
+        at_once=step.at_once,
+    )
+
+
+def list_maker(step: ToolStep, id_: str, texts: Texts) -> Step | None:
+    """Builds the node that computes the list for a step's forEach; None if it has no forEach.
+
+    It is skipped with its step, unless the condition is one of each item.
+    """
+    if step.for_each is None:
+        return None
+    items = _items(step.for_each, texts)
+    node = quick_step(id_, ITEMS, {"items": items})
+    if step.when is None or _asks_each_item(step):
+        return node
+    return node.model_copy(update={"inputs": {**node.inputs, **_condition(step.when, texts)}})
+
+
+def _items(for_each: str | list[JsonValue], texts: Texts) -> JsonValue:
+    if isinstance(for_each, list):
+        return texts.translate_value(for_each)
+    named = INPUT_REFERENCE.fullmatch(for_each)
+    if named is None:
+        return texts.list_value(for_each)
+    written = texts.inputs[named[1]]
+    try:
+        found = json.loads(written)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, list):
+        hint = 'a forEach needs a list; give one as JSON, such as ["a", "b"]'
+        raise InvalidDocument(f"inputs.{named[1]}", written, hint)
+    return Texts({}).translate_value(found)
+
+
+def _asks_each_item(step: ToolStep) -> bool:
+    """Whether the condition is one of each item, not of the whole list."""
+    text = condition_of(str(step.when)).text
+    return next(find_references(text, (), has_item=False), None) is None
+
+
+def _condition(when: str, texts: Texts) -> dict[str, JsonValue]:
+    return {"when": texts.condition(when), "skipped": f"its condition was not met: {when}"}
 
 
 def compile_flow(document: FlowDocument) -> Program:

@@ -7,18 +7,15 @@ from typing import NamedTuple
 
 from pydantic import JsonValue
 
-from app.compiler.node_ids import node_id
+from app.compiler.nodes import CHILD_S, ToolNode, node_id, tool_node
 from app.compiler.subflows import literals
-from app.compiler.tool_nodes import CHILD_S, ToolNode, tool_node
 from app.compiler.workflow import compile_loop, compile_workflow
-from app.domain.graphs import ITEMS
-from app.domain.program import LOCAL, Action, Program, RetryPolicy, Step, Template
-from app.domain.references import literal
-from app.domain.routing import MAX_WIDTH
+from app.core.program import ITEMS, LOCAL, Action, Program, RetryPolicy, Step, Template
+from app.core.references import literal
+from app.core.routing import MAX_WIDTH
 from app.errors import InvalidDocument, SeveralInvalid
-from leadhand.graphs.documents import GraphDocument, GraphStep
+from leadhand.graphs.documents import GraphDocument, GraphStep, accepts_null
 from leadhand.graphs.faults import needs_of
-from leadhand.graphs.input_schema import accepts_null
 from leadhand.graphs.references import (
     Held,
     Reference,
@@ -30,7 +27,7 @@ from leadhand.graphs.references import (
     value_at,
 )
 from leadhand.models.documents import LoopDocument, WorkflowDocument
-from leadhand.models.tool_names import is_local_tool
+from leadhand.models.tool_schemas import is_local_tool
 
 _ITEMS_TIMEOUT_S = 60.0
 #: Joins that decide when a step is claimed whether it is skipped.

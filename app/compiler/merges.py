@@ -6,12 +6,11 @@ from collections.abc import Sequence
 
 from pydantic import JsonValue
 
-from app.compiler.checker_names import check_names
-from app.compiler.protecting import protection, recording_step
-from app.compiler.workflow import by_products, compile_loop, needs_in_turn
-from app.domain.merges import ASK_TIMEOUT_S, ASKS, RESOLVES, Merge
-from app.domain.program import Action, Loop, OnFail, Program, Step
-from app.domain.references import literal, outcome_reference
+from app.compiler.folders import protection, recording_step
+from app.compiler.workflow import by_products, check_names, compile_loop, needs_in_turn
+from app.core.folders import ASK_TIMEOUT_S, ASKS, RESOLVES, Merge
+from app.core.program import Action, Loop, OnFail, Program, Step
+from app.core.references import literal, outcome_reference
 from leadhand.models.documents import LoopDocument
 from leadhand.models.forms import AnswerRules, GivenAnswer
 

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 
 from pydantic import JsonValue
 
-from app.compiler.checker_names import check_names
-from app.compiler.workspaces import survey_step
-from app.domain.ids import lock_name
-from app.domain.program import Action, Loop, Program, RetryPolicy, Step
-from app.domain.references import literal
+from app.compiler.folders import survey_step
+from app.compiler.workflow import check_names
+from app.core.addresses import lock_name
+from app.core.program import Action, Loop, Program, RetryPolicy, Step
+from app.core.references import literal
 from app.errors import InvalidDocument
 from leadhand.models.plans import PlanDocument, PlannedTask, check_checkers
 from leadhand.models.text import headline
@@ -22,6 +22,8 @@ DRAFT_RETRIES = 2
 MAX_DRAFTS = 50
 #: The node that executes the plan.
 EXECUTE = "execute"
+#: The step whose outcome is the proposal.
+REPLAN_STEP = "replan"
 
 
 def compile_plan(document: PlanDocument) -> Program:
@@ -188,3 +190,14 @@ def _replans(document: PlanDocument) -> dict[str, JsonValue]:
         "replan_max": document.max_replans,
         "replan_ms": round(document.replan_timeout_s * 1000),
     }
+
+
+def replan_program(document: PlanDocument, task: str, run: int, reason: str) -> Program:
+    """Builds the program that asks a plan's team lead how to edit the plan after a task failed."""
+    failed: dict[str, JsonValue] = {"task": task, "run": run, "reason": reason}
+    step = draft_step(document, REPLAN_STEP).model_copy(
+        update={"timeout_s": min(document.timeout_s, document.replan_timeout_s)}
+    )
+    inputs = {**step.inputs, "failed": literal(json.dumps(failed))}
+    step = step.model_copy(update={"inputs": inputs})
+    return Program(name=f"replan/{task}", body=(step,))

@@ -10,16 +10,14 @@ from typing import NamedTuple, TypeAlias
 from pydantic import JsonValue
 
 from app.compiler.graph import known_arguments
-from app.compiler.node_ids import conversation
+from app.compiler.nodes import conversation
 from app.compiler.subflows import parts_of
-from leadhand.flows.agents import agent_of
 from leadhand.flows.documents import AnyDocument, CheckStep, FlowDefinition, FlowDocument, ResetStep
-from leadhand.flows.structure import Placed, steps_of
-from leadhand.flows.tool_step import ToolStep
+from leadhand.flows.structure import Placed, ToolStep, agent_of, steps_of
 from leadhand.graphs.documents import GraphDocument
 from leadhand.models.documents import Checker, LoopDocument, PhaseDocument, WorkflowDocument
 from leadhand.models.plans import PlanDocument
-from leadhand.models.tool_names import is_local_tool, shape_of
+from leadhand.models.tool_schemas import is_local_tool, shape_of
 
 #: What a tool that is a checker gets, by the names of its parameters.
 CHECKER_CONTEXT = frozenset(

@@ -1,18 +1,18 @@
-"""Subflows: the flows that a flow document contains, each the document of a child session.
+"""What a flow contains: its subflows, its inputs filled into texts, and its step references (pure).
 
 They are copied when a session is created, so that later changes of the files do not affect it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 from pydantic import JsonValue
 
-from app.compiler.templates import Texts
-from app.domain.references import literal
+from app.core.references import FlowValue, literal, text_of, text_reference, value_of
 from app.errors import InvalidDocument
-from leadhand.flows.agents import merge_subflow_agents
 from leadhand.flows.documents import (
     CheckStep,
     CommandStep,
@@ -21,7 +21,143 @@ from leadhand.flows.documents import (
     LlmStep,
     SubflowStep,
 )
-from leadhand.flows.structure import Brought, faults_of_files, faults_of_inputs, steps_of
+from leadhand.flows.references import FlowReference, condition_of, find_references
+from leadhand.flows.structure import (
+    ESCAPED,
+    INPUT_REFERENCE,
+    Brought,
+    faults_of_files,
+    faults_of_inputs,
+    merge_subflow_agents,
+    steps_of,
+)
+
+_PLACEHOLDER = re.compile(rf"{ESCAPED.pattern}|{INPUT_REFERENCE.pattern}")
+_ESCAPED_ITEM = re.compile(r"\$\$\{(?=\s*(?:item|index)\b)")
+
+
+class Texts(NamedTuple):
+    """The run's inputs, and the nodes that each visible label refers to."""
+
+    inputs: Mapping[str, str]
+    #: Node paths by label, in the order in which they run; the last one that ran counts.
+    nodes: Mapping[str, tuple[str, ...]] = {}
+    #: Paths of the nodes whose result is a list: those with forEach.
+    lists: frozenset[str] = frozenset()
+    #: Whether the texts are of a step with forEach, and may name its item.
+    has_item: bool = False
+    #: The values of the inputs that are no texts.
+    typed: Mapping[str, JsonValue] = {}
+
+    def knowing(self, label: str, *paths: str) -> Texts:
+        """Returns a copy in which references to a label resolve to these nodes."""
+        return self._replace(nodes={**self.nodes, label: paths})
+
+    def with_list(self, path: str) -> Texts:
+        """Returns a copy that knows that the result of this node is a list."""
+        return self._replace(lists=self.lists | {path})
+
+    def after(self, *branches: Texts) -> Texts:
+        """Returns a copy for the steps after an `if`, which can refer to steps of each branch."""
+        nodes = dict(self.nodes)
+        for branch in branches:
+            for label, paths in branch.nodes.items():
+                if paths != self.nodes.get(label):
+                    nodes[label] = (*nodes.get(label, ()), *paths)
+        lists = self.lists.union(*(branch.lists for branch in branches))
+        return self._replace(nodes=nodes, lists=lists)
+
+    def translate(self, text: str) -> JsonValue:
+        """Translates a text of a document to a step's input: a reference, or text with references.
+
+        A text that has references to steps within becomes one of parts.
+
+        >>> texts = Texts({"what": "tests"}, {"plan": ("plan",)})
+        >>> texts.translate("${steps.plan}"), texts.translate("write ${inputs.what}")
+        ('${top/plan:text!}', 'write tests')
+        >>> texts.translate("write $${inputs.what}")
+        'write ${inputs.what}'
+        >>> texts.translate("Plan: ${steps.plan}.")
+        {'${text}': ['Plan: ', '${top/plan:text!}', '.']}
+        """
+        parts = self._parts(text)
+        if len(parts) == 1 and not isinstance(parts[0], dict):
+            return parts[0]
+        return text_of(parts) if parts else ""
+
+    def translate_typed(self, text: str) -> JsonValue:
+        """Translates a text of a tool's arguments; a text that is one reference keeps its type.
+
+        >>> texts = Texts({}, {"plan": ("plan",)})
+        >>> texts.translate_typed("${steps.plan.files[0]}")
+        {'${value}': {'text': '${steps.plan.files[0]}', 'nodes': ['top/plan'], 'label': 'plan'}}
+        """
+        named = INPUT_REFERENCE.fullmatch(text)
+        if named is not None and named[1] in self.typed:
+            return Texts({}).translate_value(self.typed[named[1]])
+        parts = self._parts(text)
+        return parts[0] if len(parts) == 1 else self.translate(text)
+
+    def condition(self, when: str) -> JsonValue:
+        """Translates the text of a condition to a step input that resolves to true or false."""
+        written = condition_of(when)
+        (found,) = find_references(written.text, self.nodes, has_item=self.has_item)
+        assert isinstance(found, FlowReference)
+        return self._value(found, "not" if written.is_negated else "is")
+
+    def list_value(self, text: str) -> JsonValue:
+        """Translates the reference of a forEach to a step input that resolves to the list."""
+        (found,) = find_references(text, self.nodes, has_item=False)
+        assert isinstance(found, FlowReference)
+        return self._value(found)
+
+    def result_of(self, path: str) -> JsonValue:
+        """Returns a step input that resolves to a node's text, or its list if it has a forEach."""
+        if path in self.lists:
+            return value_of(FlowValue("${steps.x}", "x"), [path])
+        return text_reference([path])
+
+    def _parts(self, text: str) -> list[JsonValue]:
+        """The literal texts and the references of a text, in order."""
+        parts, at = list[JsonValue](), 0
+        for found in find_references(text, self.nodes, has_item=self.has_item):
+            if isinstance(found, FlowReference):
+                parts += [self._literal(text[at : found.start])] if at < found.start else []
+                parts.append(self._reference(found))
+                at = found.end
+        return [*parts, self._literal(text[at:])] if at < len(text) or not parts else parts
+
+    def _reference(self, found: FlowReference) -> JsonValue:
+        paths = self.nodes.get(found.label, ())
+        if found.is_plain and self.lists.isdisjoint(paths):
+            return text_reference(paths)
+        return self._value(found)
+
+    def _value(self, found: FlowReference, condition: str = "") -> dict[str, JsonValue]:
+        value = FlowValue(found.text, found.label, condition)
+        return value_of(value, self.nodes.get(found.label, ()))
+
+    def _literal(self, text: str) -> str:
+        found = _PLACEHOLDER.sub(self._substitute, text)
+        return literal(_ESCAPED_ITEM.sub("${", found) if self.has_item else found)
+
+    def _substitute(self, found: re.Match[str]) -> str:
+        name = found.group(1)
+        return "${" if name is None else self.inputs[name]
+
+    def translate_all(self, texts: Iterable[str]) -> list[JsonValue]:
+        """Translates each text of the document to a step's input."""
+        return [self.translate(text) for text in texts]
+
+    def translate_value(self, value: JsonValue) -> JsonValue:
+        """Translates all texts in a JSON value, at any depth, to references or literals."""
+        if isinstance(value, str):
+            return self.translate_typed(value)
+        if isinstance(value, list):
+            return [self.translate_value(item) for item in value]
+        if isinstance(value, dict):
+            return {name: self.translate_value(item) for name, item in value.items()}
+        return value
 
 
 def types_in(document: FlowDocument) -> set[str]:

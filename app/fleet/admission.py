@@ -11,10 +11,9 @@ from typing import NamedTuple
 
 from app.compiler.requirements import AgentNeed, CommandNeed, Requirements, requirements_of
 from app.errors import InvalidDocument, SeveralInvalid
-from app.fleet.agents import AgentsThere
+from app.fleet.inventory import program_of, why_no_folder, why_no_program
+from app.fleet.offers import AgentsThere, ToolsThere
 from app.fleet.placement import check_roots, choose_place
-from app.fleet.programs import program_of, why_no_folder, why_no_program
-from app.fleet.tools import ToolsThere
 from app.security.egress import PORTS, destination, refusal
 from app.settings import Settings
 from leadhand.flows.documents import AnyDocument

@@ -8,8 +8,7 @@ from pathlib import Path, PurePosixPath
 
 from app.compiler.requirements import Requirements
 from app.errors import InvalidDocument
-from app.fleet.agents import AgentsThere
-from app.fleet.tools import ToolsThere
+from app.fleet.offers import AgentsThere, ToolsThere
 from app.settings import Settings
 from leadhand.flows.documents import AnyDocument, FlowDocument
 from leadhand.graphs.documents import GraphDocument

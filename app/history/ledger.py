@@ -1,17 +1,29 @@
-"""Builds the ledger entry of an iteration from its judge (pure)."""
+"""Builds the ledger entry of an iteration from its judge, and detects stagnation.
+
+Two iterations with the same signature did the same work, and the same checkers refused it with the
+same feedback, apart from times and memory addresses. The work is identified by its digest, or by
+the doer's text if there is none. A digest does not cover all work (ignored files, files outside the
+folder), so the feedback always counts.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from pydantic import JsonValue
 
-from app.domain.addresses import block_of, iteration_of, path_of, turn_of
-from app.domain.outcomes import Outcome
-from app.domain.program import Action, Step
-from app.domain.records import Grant
-from app.history.lineage import home_of
+from app.core.addresses import block_of, iteration_of, path_of, turn_of
+from app.core.outcomes import Outcome
+from app.core.program import Action, Loop, Step
+from app.core.records import Grant, TurnRecord
+from app.history.points import At, newest
+from app.history.records import Snapshot, home_of
 from app.truncate import cut
+from leadhand.models.verdicts import ReasonCode
 from leadhand.models.views.result import ChangedByCheckers, ChangedFiles, LedgerEntry
 
 #: Maximum characters of the work and the feedback in an entry.
@@ -19,6 +31,11 @@ WORK = 2000
 FEEDBACK = 8000
 #: The steps of a merge that decide an iteration.
 _MERGES = ("land", "after", "apply")
+#: Durations, times of day and memory addresses.
+_FLEETING = re.compile(
+    r"\d+(\.\d+)?\s*(ms|s|sec|secs|seconds|minutes)\b|\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?|0x[0-9a-f]+",
+    re.IGNORECASE,
+)
 
 
 def entry_of(
@@ -95,3 +112,92 @@ def _doer(block: str, grant: Grant, inputs: Mapping[str, JsonValue], *, is_merge
     if is_merge:
         return f"{block}/resolve" if inputs.get("do") == "land" else ""
     return f"{home_of(block, 'do', grant.origins)}/do"
+
+
+class Signature(NamedTuple):
+    """An iteration's signature, and the checkers that refused its work."""
+
+    signature: str
+    refused_by: str
+
+
+def signature_of(inputs: Mapping[str, JsonValue], outcome: Outcome) -> Signature | None:
+    """Hashes rejected work and its refusals, to detect a loop without progress; else None.
+
+    None if the judge did not refuse the work, or if the work is unknown.
+    """
+    digest, text = inputs.get("digest"), str(inputs.get("work") or "").strip()
+    if outcome.verdict != "retry" or not (digest or text):
+        return None
+    value = outcome.value if isinstance(outcome.value, dict) else {}
+    checks = value.get("checks")
+    refusing = [
+        check
+        for check in (checks if isinstance(checks, list) else [])
+        if isinstance(check, dict) and check.get("verdict") != "accept"
+    ]
+    if refusing and all(map(_timed_out, refusing)):
+        return None  # a timeout is no verdict on the work
+    refusals = sorted(
+        (str(check.get("name")), str(check.get("verdict")), _feedback(check)) for check in refusing
+    )
+    signed = json.dumps([digest or text, refusals], ensure_ascii=True)
+    signature = hashlib.sha256(signed.encode()).hexdigest()[:32]
+    return Signature(signature, ", ".join(name for name, *_ in refusals))
+
+
+def _timed_out(check: Mapping[str, JsonValue]) -> bool:
+    reason = check.get("reason")
+    return isinstance(reason, dict) and reason.get("code") == ReasonCode.TIMEOUT
+
+
+def _feedback(check: Mapping[str, JsonValue]) -> str:
+    """A checker's feedback without volatile parts."""
+    return _FLEETING.sub("#", str(check.get("feedback") or "")).strip()
+
+
+def nearest_of(loop: Loop, turn: TurnRecord, known: Snapshot) -> LedgerEntry | None:
+    """Builds a ledger entry of the newest loop iteration in which a break step ran, otherwise None.
+
+    The breaks appear as its checks. Later iterations may have ended before any break ran.
+    """
+    names = {node.id: _name(node) for node in loop.body}
+    for iteration in range(turn.iteration, 0, -1):
+        block = At(f"{loop.id}~{turn.run}", iteration).block
+        outcomes = {
+            node.id: known.outcome(newest(known, node, block))
+            for node in loop.body
+            if node.id == loop.result or _ends(node)
+        }
+        work = outcomes.pop(loop.result, {}).get("text", "") if loop.result else ""
+        asked = [_as_check(names[id_], outcome) for id_, outcome in outcomes.items() if outcome]
+        if asked:
+            return LedgerEntry(
+                address=block,
+                loop=loop.id,
+                run=turn.run,
+                iteration=iteration,
+                verdict="retry",
+                work=str(work)[:WORK],
+                checks=asked,
+            )
+    return None
+
+
+def _name(node: Step | Loop) -> str:
+    """A step's label in the flow's file; without one, its type and its place there."""
+    if node.origin is None or node.label not in (None, node.origin.kind):
+        return node.label or node.id
+    return f"{node.origin.kind} {node.origin.path}"
+
+
+def _ends(node: Step | Loop) -> bool:
+    return isinstance(node, Step) and node.action is Action.BREAK and node.ends == "loop"
+
+
+def _as_check(name: str, outcome: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """A break's decision, or its error, as a check of the ledger."""
+    reason = outcome.get("reason")
+    error = reason.get("text") if isinstance(reason, dict) else None
+    text = str(outcome.get("text") or error or "")
+    return {"name": name, "verdict": outcome.get("verdict"), "feedback": cut(text, FEEDBACK)}

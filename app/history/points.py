@@ -12,23 +12,90 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, NoReturn, Protocol
 
-from app.domain.addresses import path_of
-from app.domain.graphs import graph_steps, items_maker
-from app.domain.outcomes import Thread
-from app.domain.program import Loop, Node, Program, Step
-from app.domain.records import Origin, StepRecord, TurnRecord
+from app.core.addresses import path_of
+from app.core.outcomes import Thread
+from app.core.program import Loop, Node, Program, Step, graph_steps, items_maker
+from app.core.records import Origin, StepRecord, TurnRecord
+from app.core.routing import step_is_done, turn_is_done
 from app.errors import PositionRefused
-from app.history.completion import step_is_done, turn_is_done
-from app.history.flow_points import end_of, is_flow, start_of, steps_at, with_turns
-from app.history.lineage import home_of
+from app.history.records import home_of
 from leadhand.models.text import list_first
 
+_NUMBERS = re.compile(r"\[(\d+)\]")
+_FLOW_SEGMENT = re.compile(r"^(\d+)(\[\d+\])?$")
 FIELD = "after"
 _SEGMENT = re.compile(r"^(?P<name>[^/#~\[\]]+)(~(?P<run>\d+))?(\[(?P<turn>\d+)\])?$")
 _BY_NUMBER = re.compile(r"^\d+(\[\d+\])?([./]\d+(\[\d+\])?)*$")
 _WAYS = "name an address, a label, or positions from 0 such as 1[2]/0"
 #: Maximum number of labels in an error text.
 _NAMED = 20
+_ITEM = re.compile(r"^(?P<step>.+)#(?P<item>\d{1,9})$")
+
+
+def is_flow(program: Program) -> bool:
+    """Whether the program was compiled from a flow."""
+    return any(node.origin is not None for node in program.body)
+
+
+def steps_at(program: Program, segments: list[str]) -> list[str]:
+    """Returns paths of the steps in a flow's file at zero-based positions; one per branch of `if`.
+
+    The steps in a branch of an `if` are counted beneath it: `2/0` is the first step of a branch of
+    the third step.
+    """
+    wanted = [match.group(1) for match in map(_FLOW_SEGMENT.match, segments) if match]
+    found = [node.origin.path for _, node in program.walk() if node.origin is not None]
+    return list(dict.fromkeys(path for path in found if _NUMBERS.findall(path) == wanted))
+
+
+def end_of(program: Program, origin: str) -> str:
+    """Returns the path of the last program node that a step of the flow's file was compiled to."""
+    made = [
+        (path, node, node.origin.path)
+        for path, node in program.walk()
+        if node.origin is not None and (node.origin.path + ".").startswith(origin + ".")
+    ]
+    first, node, _ = made[0]
+    if isinstance(node, Loop):
+        return first
+    block = first.rpartition("/")[0]
+    return next(path for path, _, _ in reversed(made) if path.rpartition("/")[0] == block)
+
+
+def start_of(program: Program, origin: str) -> str:
+    """Returns the path of the first node made from the flow step at a path like `steps[2]`."""
+    return next(path for path, node in program.walk() if node.origin and node.origin.path == origin)
+
+
+def with_turns(program: Program, path: str, segments: list[str]) -> list[str] | None:
+    """Adds the iterations in `segments` to the names of a node's path; None if one fits no loop.
+
+    The steps of a flat loop are in the same list as the loop: an iteration that is named at one of
+    them belongs to the loop.
+    """
+    matches = [match for match in map(_FLOW_SEGMENT.match, segments) if match]
+    numbers = [match.group(1) for match in matches]
+    turns = {depth: match.group(2) for depth, match in enumerate(matches) if match.group(2)}
+    names = path.split("/")
+    loops = _loops_around(program, names)
+    for at, place in loops.items():
+        if numbers[: len(place)] == place:
+            names[at] += turns.pop(len(place) - 1, "")
+    for at, place in reversed(loops.items()):
+        depth = len(place) - 1
+        if numbers[:depth] == place[:depth] and numbers[depth] != place[depth]:
+            names[at] += turns.pop(depth, "")
+    return None if turns else names
+
+
+def _loops_around(program: Program, names: list[str]) -> dict[int, list[str]]:
+    """The positions in the file of the loops around a node."""
+    nodes = [program.node("/".join(names[: at + 1])) for at in range(len(names))]
+    return {
+        at: _NUMBERS.findall(node.origin.path)
+        for at, node in enumerate(nodes)
+        if isinstance(node, Loop) and node.origin is not None
+    }
 
 
 class Known(Protocol):
@@ -345,3 +412,38 @@ class _Walk:
             return called[-1]  # a step of a flow may have been made into several nodes
         names = ", ".join(node.id for node in body)
         refuse(self._said, f"there is no {name!r} here; there are: {names}")
+
+
+class Item(NamedTuple):
+    """One item of a for_each: the address of its newest run, and its number from 1."""
+
+    run: str
+    number: int
+
+    @property
+    def address(self) -> str:
+        """Return the address of the item's step."""
+        return f"{self.run}#{self.number}"
+
+
+def item_of(program: Program, said: str, known: Known) -> tuple[str, Item | None]:
+    """Splits the name of an item, such as `fetch#2`: returns its for_each's name, and the item.
+
+    Returns the name and None if it names no item. Raises PositionRefused for an item that the
+    newest run of the for_each does not have, and for one of a step without for_each.
+    """
+    parts = _ITEM.match(said)
+    if parts is None or any(node.label == said for _, node in program.walk()):
+        return said, None
+    name, number = parts["step"], int(parts["item"])
+    point = newest_position(program, name, known)
+    run = address_of(program, known, point)
+    node = program.node(path_of(run))
+    if not isinstance(node, Step) or node.for_each is None:
+        raise PositionRefused(FIELD, said, f"{name!r} is no for_each; name the step alone")
+    turn = known.turn(run)
+    width = turn.width if turn is not None else 0
+    if not 1 <= number <= width:
+        have = f"its items are {name}#1 to {name}#{width}" if width else "it has no items yet"
+        raise PositionRefused(FIELD, said, have)
+    return run, Item(run, number)

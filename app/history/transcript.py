@@ -6,15 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from pydantic import JsonValue
 
-from app.domain.addresses import iteration_of
-from app.domain.failure_text import AGAIN
-from app.domain.messages import Message
-from app.domain.outcomes import Outcome
-from app.domain.program import Action, Step
+from app.core.addresses import iteration_of
+from app.core.messages import Message
+from app.core.outcomes import AGAIN, Outcome
+from app.core.program import Action, Step
 from app.redaction import without_keys
 from app.truncate import cut
-from leadhand.models.reasons import Reason, ReasonCode
 from leadhand.models.text import tool_lines
+from leadhand.models.verdicts import Reason, ReasonCode
 from leadhand.models.views.step import TranscriptEntry
 
 #: Maximum characters of a record's text; the step's outcome has the whole text.

@@ -21,13 +21,13 @@ from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 from app.errors import CapabilityRefused
 from app.security.egress import destination
-from app.security.session_signatures import is_valid_seal, seal
+from app.security.signatures import is_valid_seal, seal
 from app.store.tokens import TokenStore
 from leadhand.contract.operation import Scope as Scope
 from leadhand.contract.tokens import NewTokenBody
-from leadhand.errors import IdempotencyConflict, StoreAway, TokenUnknown
+from leadhand.errors import IdempotencyConflict, QuotaPassed, StoreAway, TokenUnknown
 from leadhand.models.documents import Webhook
-from leadhand.models.views.tokens import NewToken, Quotas, Spent, TokenView, TokenWebhook
+from leadhand.models.views.fleet import NewToken, Quotas, Spent, TokenView, TokenWebhook
 
 PREFIX = "lht_"
 #: How long a process caches a token; a revoked one may be accepted until then.
@@ -37,13 +37,10 @@ USED_S = 60.0
 DAY_MS = 24 * 3600 * 1000
 #: How long an expired token is still listed.
 EXPIRED_MS = 30 * DAY_MS
-
 _KIND = "leadhand token 1"
 _ID_BYTES = 6
 _SECRET_BYTES = 32
 _UNKNOWN = "the token is not known"
-
-
 EVERYTHING = frozenset(Scope)
 
 
@@ -329,3 +326,26 @@ def _digest(secret: str) -> str:
 
 def _iso(at_ms: int) -> str:
     return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="seconds")
+
+
+def owner_argument(owner: Owner | None, size: int) -> dict[str, JsonValue] | None:
+    """Converts an owner with quotas to an argument of the Lua function `create`; None for None."""
+    if owner is None:
+        return None
+    quotas = owner.quotas
+    return {
+        "token": owner.token,
+        "sessions": quotas.max_sessions,
+        "steps": quotas.steps_per_day,
+        "bytes": quotas.bytes_per_day,
+        "size": size,
+    }
+
+
+def quota_error(owner: Owner, what: str, now_ms: int) -> QuotaPassed:
+    """Builds the error for a used-up quota, with the seconds until a daily quota starts again."""
+    quotas = owner.quotas
+    if what == "sessions":
+        return QuotaPassed(what, quotas.max_sessions or 0)
+    limit = quotas.steps_per_day if what == "steps" else quotas.bytes_per_day
+    return QuotaPassed(what, limit or 0, retry_after_s=-(-(DAY_MS - now_ms % DAY_MS) // 1000))

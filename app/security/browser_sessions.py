@@ -17,8 +17,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from app.errors import CapabilityRefused
 from app.security.api_tokens import Token, Tokens
-from app.security.session_signatures import is_valid_seal, seal
-from app.store.browser import BrowserStore
+from app.security.signatures import is_valid_seal, seal
+from app.store.tokens import BrowserStore
 
 #: How long a sign-in link can be used.
 LINK_S = 60

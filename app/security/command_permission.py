@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from pydantic import BaseModel, JsonValue
 
-from app.domain.references import parse
+from app.core.references import parse
 from leadhand.flows.documents import Decision
 from leadhand.models.documents import Checker, Doer, WorktreeOptions
 from leadhand.models.session_environment import FIELDS, WithEnvironment

@@ -2,22 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple, cast
 
 from redis import Redis
 from redis.exceptions import WatchError
 
-from app.domain.ids import SessionRef
-from app.store.events import stream_entries
+from app.core.addresses import SessionRef
 from app.store.keys import Keys
-from leadhand.models.views.attention import ChangeView
+from leadhand.models.views.explain import ChangeView
+from leadhand.models.views.step import Event
 
 #: A read must end before the socket's time-out.
 LONGEST_MS = 2000
 #: The id before the first entry of a stream.
 NONE = "0-0"
+
+
+def stream_entries(entries: object) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yields the id and fields of each entry in a Redis stream's reply, in RESP2 or RESP3 form."""
+    assert isinstance(entries, list)
+    for entry in entries:
+        if isinstance(entry, list):
+            yield from ((str(i), dict(f)) for i, f in entry)
+        else:
+            yield str(entry[0]), dict(entry[1])
+
+
+def read_event(entry: tuple[str, dict[str, str]]) -> Event:
+    """Converts an entry of a session's event stream (id and fields) to an Event."""
+    id_, fields = entry
+    return Event(
+        id=id_,
+        type=fields["t"],
+        at_ms=int(fields["at"]),
+        address=fields["a"] or None,
+        fields=json.loads(fields["d"]) if fields["d"] else {},
+    )
 
 
 class Called(NamedTuple):

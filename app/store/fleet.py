@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Literal, cast
+from itertools import islice
+from typing import Literal, NamedTuple, cast
 
 from redis import Redis
 
-from app.domain.folders import folders_above, is_folder, prefix_below
+from app.core.addresses import SessionRef, path_of
+from app.core.environment import Definitions, parse_definitions
+from app.core.folders import folders_above, is_folder, prefix_below
+from app.store.errors import readable_replies
 from app.store.keys import Keys
 
 #: Maximum lines that are read per overlapping folder.
 SHOWN = 20
+#: How long workers report on definitions after somebody asked.
+ASKED_S = 900
+Kind = Literal["zset", "hash", "set"]
 
 
 class FleetRecords:
@@ -156,3 +164,235 @@ class FleetRecords:
         with self._away():
             lines = cast("list[str]", self._redis.zrangebylex(key, low, high))
         return [line[len(lock) + 1 :] for line in lines]
+
+
+class StoredStep(NamedTuple):
+    """A step's stored record and route, and its session's place."""
+
+    ref: SessionRef
+    address: str
+    record: str
+    route: str
+    place: str
+
+
+class OverdueCount(NamedTuple):
+    """The size of a timed list, its number of overdue entries, and the oldest one's time."""
+
+    entries: int
+    past: int
+    oldest_ms: float | None
+
+
+class OverviewReads:
+    """Reads with few round trips and bounded batches."""
+
+    def __init__(
+        self, redis: Redis, keys: Keys, away: Callable[[], AbstractContextManager[None]]
+    ) -> None:
+        self._redis = redis
+        self._keys = keys
+        self._away = away
+
+    def next(self, part: str, limit: int) -> list[StoredStep]:
+        """Read the first steps, with record and route, in the sorted set `leases` or `ready`.
+
+        Those of a session with a key of a wrong type are left out, as in `fields` and others.
+        """
+        with self._away():
+            found = self._redis.zrange(self._keys.everywhere(part), 0, limit - 1)
+        members = [member.split("|", 2) for member in cast("list[str]", found)]
+        refs = [(SessionRef(session, root), address) for session, root, address in members]
+        with self._away(), self._redis.pipeline(transaction=False) as pipe:
+            for ref, address in refs:
+                pipe.hget(self._keys.part(ref, "steps"), address)
+                pipe.hmget(self._keys.part(ref, "session"), ["program", "place"])
+            replies = readable_replies(pipe.execute(raise_on_error=False))
+            sessions = [values or (None, None) for values in replies[1::2]]
+            for (_, address), (program, _) in zip(refs, sessions, strict=True):
+                pipe.hget(self._keys.program(program or ""), f"/{path_of(address)}")
+            routes = readable_replies(pipe.execute(raise_on_error=False))
+        return [
+            StoredStep(ref, address, record, route, place or "")
+            for (ref, address), record, (_, place), route in zip(
+                refs, replies[::2], sessions, routes, strict=True
+            )
+            if record and route
+        ]
+
+    def past(self, part: str, now_ms: int) -> OverdueCount:
+        """Count all and overdue entries of `leases` or `ready`, with the oldest overdue time."""
+        key = self._keys.everywhere(part)
+        with self._away(), self._redis.pipeline(transaction=False) as pipe:
+            pipe.zcard(key)
+            pipe.zcount(key, "-inf", now_ms)
+            pipe.zrange(key, 0, 0, withscores=True)
+            entries, past, first = pipe.execute()
+        return OverdueCount(int(entries), int(past), float(first[0][1]) if past and first else None)
+
+    def sizes(self, parts: Sequence[str]) -> dict[str, int]:
+        """Count the entries of each of these sorted sets."""
+        with self._away(), self._redis.pipeline(transaction=False) as pipe:
+            for part in parts:
+                pipe.zcard(self._keys.everywhere(part))
+            return dict(zip(parts, map(int, pipe.execute()), strict=True))
+
+    def total_usage(self) -> dict[str, int]:
+        """Read the total usage of all sessions, by counter."""
+        with self._away():
+            found = self._redis.hgetall(self._keys.everywhere("used"))
+        return {name: int(number) for name, number in cast("dict[str, str]", found).items()}
+
+    def newest_refs(self, status: str, limit: int) -> list[SessionRef]:
+        """Read references to at most `limit` sessions with a status, newest first."""
+        with self._away():
+            found = self._redis.zrange(self._keys.status(status), 0, limit - 1, desc=True)
+            sessions = cast("list[str]", found)
+            roots = self._redis.mget([self._keys.id(s) for s in sessions]) if sessions else []
+        pairs = zip(sessions, cast("list[str | None]", roots), strict=True)
+        return [SessionRef(session, root) for session, root in pairs if root]
+
+    def parked(self, refs: Sequence[SessionRef], limit: int) -> dict[SessionRef, list[str]]:
+        """Read the addresses of the first parked (waiting) steps of each session."""
+        with self._away(), self._redis.pipeline(transaction=False) as pipe:
+            for ref in refs:
+                pipe.zrange(self._keys.part(ref, "parked"), 0, limit - 1)
+            found = cast("list[list[str]]", pipe.execute())
+        return dict(zip(refs, found, strict=True))
+
+    def fields(self, refs: Sequence[SessionRef], fields: Sequence[str]) -> list[list[str | None]]:
+        """Read these fields of each session's hash, None for a missing one, in the given order."""
+        with self._away(), self._redis.pipeline(transaction=False) as pipe:
+            for ref in refs:
+                pipe.hmget(self._keys.part(ref, "session"), list(fields))
+            nothing: list[str | None] = [None] * len(fields)
+            return [
+                values or nothing for values in readable_replies(pipe.execute(raise_on_error=False))
+            ]
+
+    def last_entries(self, refs: Sequence[SessionRef], limit: int) -> list[str]:
+        """Read the last `limit` entries of each session's ledger (JSON), as one list."""
+        with self._away(), self._redis.pipeline(transaction=False) as pipe:
+            for ref in refs:
+                pipe.lrange(self._keys.part(ref, "ledger"), -limit, -1)
+            return [
+                line
+                for lines in readable_replies(pipe.execute(raise_on_error=False))
+                for line in lines or ()
+            ]
+
+
+class StatisticsReads:
+    """Reads whole days, each as it was at one moment."""
+
+    def __init__(
+        self, redis: Redis, keys: Keys, away: Callable[[], AbstractContextManager[None]]
+    ) -> None:
+        self._redis = redis
+        self._keys = keys
+        self._away = away
+
+    def days(self, days: Iterable[int]) -> dict[int, dict[str, str]]:
+        """Read the counters of statistics of these days, by day (number of days since 1970)."""
+        wanted = list(days)
+        with self._away(), self._redis.pipeline(transaction=False) as pipe:
+            for day in wanted:
+                pipe.hgetall(self._keys.named("stats", str(day)))
+            return dict(zip(wanted, cast("list[dict[str, str]]", pipe.execute()), strict=True))
+
+
+class Asked(NamedTuple):
+    """Definitions that workers of a place report on."""
+
+    definitions: Definitions
+    place: str
+    #: When they were last asked for, by the clock of Redis.
+    asked_ms: int
+
+
+class DefinitionStore:
+    """Reads and writes questions about definitions, and the reports of workers."""
+
+    def __init__(
+        self, redis: Redis, keys: Keys, away: Callable[[], AbstractContextManager[None]]
+    ) -> None:
+        self._redis = redis
+        self._keys = keys
+        self._away = away
+
+    def ask(self, definitions: Definitions, *, place: str, now_ms: int) -> dict[str, str]:
+        """Ask a place's workers to report on definitions; returns reports so far, by worker."""
+        text = json.dumps({"text": definitions.text, "place": place, "asked_ms": now_ms})
+        with self._away(), self._redis.pipeline(transaction=False) as pipe:
+            pipe.hset(self._keys.everywhere("asked"), definitions.mark, text)
+            pipe.hgetall(self._keys.named("defined", definitions.mark))
+            return cast("dict[str, str]", pipe.execute()[1])
+
+    def reports(self, mark: str) -> dict[str, str]:
+        """Read the stored reports on the definitions with this digest, by worker."""
+        with self._away():
+            found = self._redis.hgetall(self._keys.named("defined", mark))
+        return cast("dict[str, str]", found)
+
+    def asked(self) -> dict[str, Asked]:
+        """Read the definitions that workers are asked to report on, by digest."""
+        with self._away():
+            found = cast("dict[str, str]", self._redis.hgetall(self._keys.everywhere("asked")))
+        return {mark: _asked(text) for mark, text in found.items()}
+
+    def forget(self, mark: str) -> None:
+        """Stop asking workers about the definitions with this digest."""
+        with self._away():
+            self._redis.hdel(self._keys.everywhere("asked"), mark)
+
+    def report(self, mark: str, worker: str, text: str) -> None:
+        """Store a worker's report on definitions, replacing its earlier one; it expires."""
+        key = self._keys.named("defined", mark)
+        with self._away(), self._redis.pipeline(transaction=True) as pipe:
+            pipe.hset(key, worker, text)
+            pipe.expire(key, ASKED_S)
+            pipe.execute()
+
+
+def _asked(text: str) -> Asked:
+    fields = json.loads(text)
+    return Asked(parse_definitions(fields["text"]), fields["place"], fields["asked_ms"])
+
+
+class KeyScanner:
+    """Reads with SCAN and its variants: at most one batch in memory, without blocking Redis."""
+
+    def __init__(
+        self, redis: Redis, keys: Keys, away: Callable[[], AbstractContextManager[None]]
+    ) -> None:
+        self._redis = redis
+        self._keys = keys
+        self._away = away
+
+    def scan(self, cursor: int, count: int) -> tuple[int, list[str]]:
+        """Return a batch of the store's keys and the next cursor, which is 0 at the end."""
+        with self._away():
+            found = self._redis.scan(cursor, match=self._keys.everywhere("*"), count=count)
+        after, keys = cast("tuple[int, list[str]]", found)
+        return int(after), keys
+
+    def batches(self, key: str, kind: Kind, size: int) -> Iterator[list[str]]:
+        """Yield the members of a set or the fields of a hash in batches; may miss changes."""
+        names = self._names(key, kind, size)
+        while True:
+            with self._away():
+                batch = list(islice(names, size))
+            if not batch:
+                return
+            yield batch
+
+    def _names(self, key: str, kind: Kind, size: int) -> Iterator[str]:
+        match kind:
+            case "zset":
+                rows = cast("Iterator[tuple[str, float]]", self._redis.zscan_iter(key, count=size))
+                return (name for name, _ in rows)
+            case "hash":
+                fields = self._redis.hscan_iter(key, count=size)
+                return (name for name, _ in cast("Iterator[tuple[str, str]]", fields))
+            case "set":
+                return cast("Iterator[str]", self._redis.sscan_iter(key, count=size))

@@ -127,7 +127,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from app.domain.ids import SessionRef
+from app.core.addresses import SessionRef
 
 #: The parts of a session, in the order of the table above.
 SESSION_PARTS = (

@@ -5,26 +5,24 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from hashlib import sha1
-from typing import TypeVar, cast
+from typing import NamedTuple, TypeVar, cast
 
+from pydantic import JsonValue
 from redis import Redis
 from redis.backoff import NoBackoff
 from redis.connection import ConnectionInterface
 from redis.exceptions import NoScriptError, ResponseError
 from redis.retry import Retry
 
-from app.store.lua_modules import Reader
-from app.store.script_library import PREFIX, VERBS, Verb, library, script, text_of
+from app.store.script_library import PREFIX, VERBS, Reader, Verb, library, script, text_of
 
 T = TypeVar("T")
-
 #: Sends commands over one connection, and returns a text or None for each.
 Ask = Callable[[Sequence[Sequence[str]]], "list[str | None]"]
-
 #: A connection that was idle for longer may be half-open. It is reconnected, which is cheaper than
 #: a time-out.
 TRUSTED_S = 10.0
@@ -254,3 +252,12 @@ def _command(*parts: str) -> bytes:
 def _part(value: str) -> bytes:
     raw = value.encode()
     return b"$%d\r\n%b\r\n" % (len(raw), raw)
+
+
+class Call(NamedTuple):
+    """Arguments of a transition."""
+
+    arguments: Mapping[str, JsonValue]
+    outcome: str = ""
+    ledger: str = ""
+    transcript: Sequence[str] = ()

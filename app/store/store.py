@@ -12,25 +12,18 @@ from redis import Redis
 from redis.backoff import ExponentialWithJitterBackoff
 from redis.retry import Retry
 
-from app.domain.ids import SessionRef
-from app.domain.records import NewSession, Reply, StepRecord, TurnRecord
-from app.store.artifacts import ArtifactReads
-from app.store.calls import Call
-from app.store.copies import Copies
-from app.store.creation import Creations
+from app.core.addresses import SessionRef
+from app.core.records import NewSession, Reply, StepRecord, TurnRecord
+from app.store.artifacts import ArtifactReads, OutputReads
+from app.store.changes import read_event, stream_entries
+from app.store.creation import Copies, Creations
 from app.store.errors import Away, readable_replies, translate_errors
-from app.store.events import read_event, stream_entries
-from app.store.fleet import FleetRecords
+from app.store.fleet import FleetRecords, KeyScanner, OverviewReads
 from app.store.identity import Identity, IdentityStore, state_of
 from app.store.keys import Keys
-from app.store.lua_modules import Reader
-from app.store.outputs import OutputReads
-from app.store.overview import OverviewReads
-from app.store.scan import KeyScanner
-from app.store.script_library import Verb, text_of
-from app.store.script_runner import Ask, Scripts, decoded_map, ms_of_time
-from app.store.session_index import SessionIndex
-from app.store.session_reads import SessionReads
+from app.store.script_library import Reader, Verb, text_of
+from app.store.script_runner import Ask, Call, Scripts, decoded_map, ms_of_time
+from app.store.session_reads import SessionIndex, SessionReads
 from app.store.tokens import TokenStore
 from leadhand.errors import KeyDamaged, StoreUnknown
 from leadhand.models.views.step import Event

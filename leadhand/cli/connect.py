@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from leadhand.cli.render.times import with_local_times
+from leadhand.cli.render.session_text import with_local_times
 
 if TYPE_CHECKING:
     from leadhand.client.client import Client
@@ -24,7 +24,7 @@ def open_client(*, needs_worker: bool, outlives_attempt: bool = False) -> Iterat
     With `outlives_attempt` it uses the session's token where there is one. Without `needs_worker`
     it does not wait for the worker of services that start.
     """
-    from leadhand.cli.env_options import chosen_python, passed_variables
+    from leadhand.cli.options import chosen_python, passed_variables
     from leadhand.client.client import Client
     from leadhand.contract.here import Here
     from leadhand.settings import ClientSettings, current_folder, environment

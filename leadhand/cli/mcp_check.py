@@ -7,10 +7,9 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from typing import IO, Any
+from typing import IO, Any, Literal, NamedTuple
 
-from leadhand.cli.finding import Finding
-from leadhand.local.running import read_run
+from leadhand.local.services import read_run
 from leadhand.local.user_state import state_folder
 from leadhand.models.text import plain
 from leadhand.settings import ClientSettings, environment
@@ -28,6 +27,15 @@ _REQUESTS: tuple[dict[str, Any], ...] = (
     {"id": 2, "method": "tools/list"},
     {"id": 3, "method": "tools/call", "params": {"name": _TOOL, "arguments": {}}},
 )  # fmt: skip
+
+
+class Finding(NamedTuple):
+    """The result of one check."""
+
+    level: Literal["ok", "warn", "fail"]
+    subject: str
+    text: str
+    mend: str = ""
 
 
 def mcp_finding(url: str, token: str | None) -> Finding:

@@ -5,15 +5,13 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import NamedTuple, Self, TypeVar
 
-from leadhand.client.driving import drive, drive_async
 from leadhand.client.events import Trail, follow, follow_async
-from leadhand.client.transport import AsyncTransport, Transport
+from leadhand.client.transport import AsyncTransport, Transport, drive, drive_async
 from leadhand.client.waiting import TroubleReport, Waits
-from leadhand.contract.artifacts import Artifacts
 from leadhand.contract.calls import Blocking, InEventLoop, Noun, Reach, Script
 from leadhand.contract.flows import Flows
 from leadhand.contract.folders import Folders
@@ -23,7 +21,7 @@ from leadhand.contract.messages import Messages
 from leadhand.contract.plans import Plans
 from leadhand.contract.stacks import Stacks
 from leadhand.contract.tokens import Tokens
-from leadhand.contract.work import LocalWork
+from leadhand.contract.work import Artifacts, LocalWork
 from leadhand.models.views.step import Event
 from leadhand.settings import ClientSettings, current_folder, environment
 
@@ -187,3 +185,17 @@ def _find_api(options: _Options, held: ExitStack) -> Reach:
 def _reach(options: _Options, url: str, token: str, here: Here) -> Reach:
     here = options.here or here
     return Reach(url, token, options.timeout_s, options.patience_s, options.say, here)
+
+
+@contextmanager
+def borrowed(client: Client | None) -> Iterator[Client]:
+    """Yields the caller's client, or a new one that is closed at the end of the block."""
+    if client is not None:
+        yield client
+        return
+    with Client(say=_to_stderr) as own:
+        yield own
+
+
+def _to_stderr(text: str) -> None:
+    sys.stderr.write(f"leadhand: {text}\n")

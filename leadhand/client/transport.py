@@ -2,35 +2,87 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import ssl
 import time
-from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from ipaddress import ip_address
 from threading import Timer
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
 import httpx2
 
-from leadhand.client.driving import Pause, drive, drive_async
-from leadhand.contract.calls import Answer, Call, Reach, checked, refusal
+from leadhand.contract.calls import Answer, Call, Reach, Script, checked, refusal
 from leadhand.errors import ApiAway, Malformed, Refused, StoreUnknown, TokenInvalid
-from leadhand.local.running import SILENT_S, describe_silence, read_run
+from leadhand.local.services import SILENT_S, describe_silence, read_run
 from leadhand.local.user_state import state_folder
-from leadhand.models.definition_folder import FOLDER_HEADER
+from leadhand.models.folder_settings import FOLDER_HEADER
 from leadhand.settings import environment
 
+T = TypeVar("T")
 #: Seconds without even a keep-alive comment after which a stream's connection counts as dead.
 STREAM_SILENCE_S = 50.0
 #: Network errors that are retried: the request or its response was lost.
 TRANSIENT = (httpx2.TimeoutException, httpx2.NetworkError, httpx2.RemoteProtocolError)
 #: Seconds between the first two tries, and at most.
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
-
 #: Streams hold their connections, so the number of connections must not limit other calls.
 UNLIMITED = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
+
+
+class Pause(NamedTuple):
+    """A step of a script that waits."""
+
+    seconds: float
+
+
+def drive(script: Script[T], act: Callable[[Any], object]) -> T:
+    """Carry out a script's steps by `act`, and its pauses; the script gets what a step raises."""
+    steps = iter(script)
+    try:
+        step = next(steps)
+        while True:
+            try:
+                done: object = None
+                if isinstance(step, Pause):
+                    time.sleep(step.seconds)
+                else:
+                    done = act(step)
+            except BaseException as error:  # noqa: BLE001 - the script decides
+                step = steps.throw(error)
+            else:
+                step = steps.send(done)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    finally:
+        steps.close()
+
+
+async def drive_async(script: Script[T], act: Callable[[Any], Awaitable[object]]) -> T:
+    """Carry out a script's steps as `drive` does, in an event loop."""
+    steps = iter(script)
+    try:
+        step = next(steps)
+        while True:
+            try:
+                done: object = None
+                if isinstance(step, Pause):
+                    await asyncio.sleep(step.seconds)
+                else:
+                    done = await act(step)
+            except BaseException as error:  # noqa: BLE001 - the script decides
+                step = steps.throw(error)
+            else:
+                step = steps.send(done)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    finally:
+        steps.close()
 
 
 def headers_of(reach: Reach) -> dict[str, str]:

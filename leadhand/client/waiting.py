@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from leadhand.client.driving import Pause
+from leadhand.client.transport import Pause
 from leadhand.contract import shared
 from leadhand.contract.calls import Op, Steps
 from leadhand.contract.requests import invalid_form, reads, request

@@ -7,23 +7,33 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
-from leadhand.contract.bodies import Body, Day, NoQuery, Query
 from leadhand.contract.calls import Ask, Noun, Op, Steps
-from leadhand.contract.operation import GONE, ApiResponse, BodyRight, Operation, Scope, replies
+from leadhand.contract.operation import (
+    GONE,
+    ApiResponse,
+    Body,
+    BodyRight,
+    Day,
+    NoQuery,
+    Operation,
+    Query,
+    Scope,
+    replies,
+)
 from leadhand.contract.requests import calls, given, reads, request, succeeds
 from leadhand.errors import RequestInvalid
 from leadhand.models.etags import limit_etag
-from leadhand.models.views.audit import FsckView
 from leadhand.models.views.fleet import (
     AgentView,
     FleetView,
+    FsckView,
     Limit,
     QueueView,
+    StatisticsView,
     StoreView,
     ToolView,
     WorkerView,
 )
-from leadhand.models.views.statistics import StatisticsView
 from leadhand.models.views.view import Page
 
 #: The longest path of a folder.

@@ -13,8 +13,8 @@ from leadhand.contract.operation import BodyRight, Operation, Scope, replies
 from leadhand.contract.requests import calls, reads, request
 from leadhand.contract.submissions import ParentEnd, Submissions, SubmitQuery, fields_of
 from leadhand.flows.documents import NO_WISHES, FlowRun
-from leadhand.models.views.flow import FlowCheckView, FlowView
 from leadhand.models.views.session import SessionView
+from leadhand.models.views.shared import FlowCheckView, FlowView
 from leadhand.models.views.view import Page
 
 _ALL = "/v1/flows"

@@ -7,16 +7,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from leadhand.contract.bodies import Body, NoQuery, Query
 from leadhand.contract.calls import Op, Steps
-from leadhand.contract.operation import READS, Operation, Scope, replies
+from leadhand.contract.operation import READS, Body, NoQuery, Operation, Query, Scope, replies
 from leadhand.contract.requests import calls, reads, request
 from leadhand.contract.submissions import Submissions
 from leadhand.models.plans import BranchName, TaskId
 from leadhand.models.session_environment import WithEnvironment
-from leadhand.models.views.audit import FolderAuditView
-from leadhand.models.views.folder import ApplyingView
-from leadhand.models.views.plan import CleaningView, HomeView, MergeView, WorktreeView
+from leadhand.models.views.fleet import FolderAuditView
+from leadhand.models.views.plan import ApplyingView, CleaningView, HomeView, MergeView, WorktreeView
 from leadhand.models.views.view import Page
 
 _ALL = "/v1/worktrees"

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from leadhand.contract.bodies import Body, Query
 from leadhand.contract.calls import Ask, Noun, Op
-from leadhand.contract.operation import GONE, BodyRight, Operation, Scope, replies
+from leadhand.contract.operation import GONE, Body, BodyRight, Operation, Query, Scope, replies
 from leadhand.contract.requests import invalid_form, reads, request, succeeds
 from leadhand.models.guards import AgentEvent, AgentSession, StopReport
 from leadhand.models.patterns import AGENT_SESSION
-from leadhand.models.views.guards import GuardReset, GuardsView, StopView
+from leadhand.models.views.shared import GuardReset, GuardsView, StopView
 
 _ALL = "/v1/guards"
 

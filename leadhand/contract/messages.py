@@ -7,23 +7,26 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, JsonValue
 
-from leadhand.contract.bodies import Body, Limit, NoBody, PageQuery, Query, YesOrNo
 from leadhand.contract.calls import Noun
 from leadhand.contract.operation import (
     EVENT_STREAM,
     JSON,
     READS,
     ApiResponse,
+    Body,
     BodyRight,
+    Limit,
+    NoBody,
     Operation,
+    PageQuery,
+    Query,
     Scope,
+    YesOrNo,
     replies,
 )
 from leadhand.contract.requests import calls
 from leadhand.models.forms import Option
-from leadhand.models.views.attention import AttentionView, ChangeView
-from leadhand.models.views.explain import QuestionView
-from leadhand.models.views.inbox import InboxMessage
+from leadhand.models.views.explain import AttentionView, ChangeView, InboxMessage, QuestionView
 from leadhand.models.views.session import SessionView
 from leadhand.models.views.view import Page
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from leadhand.contract import (
-    artifacts,
     fleet,
     flows,
     folders,
@@ -22,7 +21,7 @@ from leadhand.contract import (
 from leadhand.contract.operation import Operation
 
 NOUNS = (
-    submissions, sessions, messages, plans, folders, shared, stacks, work, artifacts, guards, flows,
+    submissions, sessions, messages, plans, folders, shared, stacks, work, work, guards, flows,
     fleet, tokens,
 )  # fmt: skip
 

@@ -7,12 +7,14 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from leadhand.contract.bodies import Body, NoBody, NoQuery
 from leadhand.contract.calls import Answer, Ask, Call, Noun, Op, Steps
 from leadhand.contract.operation import (
     READS,
     ApiResponse,
+    Body,
     BodyRight,
+    NoBody,
+    NoQuery,
     Operation,
     Scope,
     replies,

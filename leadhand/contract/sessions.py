@@ -19,38 +19,36 @@ from pydantic import (
 )
 from pydantic.json_schema import SkipJsonSchema
 
-from leadhand.contract.bodies import (
-    DIGITS,
-    EVENT_ID_FORM,
-    WITHOUT_DEFAULT,
-    Body,
-    Limit,
-    NoBody,
-    NoQuery,
-    PageQuery,
-    Query,
-    YesOrNo,
-    not_null,
-)
 from leadhand.contract.calls import Answer, Ask, Call, Noun, Op, Steps
 from leadhand.contract.operation import (
     CONTROLS,
+    DIGITS,
+    EVENT_ID_FORM,
     EVENT_STREAM,
     GONE,
     JSON,
     JSON_LINES,
     READS,
+    WITHOUT_DEFAULT,
     A,
     ApiResponse,
+    Body,
     BodyRight,
+    Limit,
+    NoBody,
+    NoQuery,
     Operation,
+    PageQuery,
+    Query,
     Scope,
+    YesOrNo,
+    not_null,
     replies,
 )
 from leadhand.contract.requests import calls, given, if_match, parsed, reads, reads_text, request
 from leadhand.errors import ControlRefused, SessionChanged, SessionUnknown
 from leadhand.models.documents import Budget
-from leadhand.models.reasons import ReasonCode
+from leadhand.models.verdicts import ReasonCode
 from leadhand.models.views.explain import ExplainView, ReceiptView
 from leadhand.models.views.result import ExportView, LedgerEntry, ResultView
 from leadhand.models.views.session import BulkView, SessionView, TreeView

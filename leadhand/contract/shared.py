@@ -6,9 +6,20 @@ from typing import Annotated, Any
 
 from pydantic import Field, JsonValue
 
-from leadhand.contract.bodies import Body, NoQuery, PageQuery, Query, Whole
 from leadhand.contract.calls import Ask, Noun, Op, Steps
-from leadhand.contract.operation import GONE, SHARES, BodyRight, Operation, Scope, replies
+from leadhand.contract.operation import (
+    GONE,
+    SHARES,
+    Body,
+    BodyRight,
+    NoQuery,
+    Operation,
+    PageQuery,
+    Query,
+    Scope,
+    Whole,
+    replies,
+)
 from leadhand.contract.requests import calls, given, idempotent, reads, request, strictly_dumped
 from leadhand.models.patterns import SHARED_NAME
 from leadhand.models.views.shared import LockGrant, LockRelease, LockView, ValueHead, ValueView

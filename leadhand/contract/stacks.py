@@ -7,9 +7,18 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from leadhand.contract.bodies import Body, NoBody, PageQuery, Query
 from leadhand.contract.calls import Ask, Call, Noun, Op
-from leadhand.contract.operation import A, BodyRight, Operation, Scope, replies
+from leadhand.contract.operation import (
+    A,
+    Body,
+    BodyRight,
+    NoBody,
+    Operation,
+    PageQuery,
+    Query,
+    Scope,
+    replies,
+)
 from leadhand.contract.requests import calls, given, idempotent, reads, request, strictly_dumped
 from leadhand.models.guards import AgentSession
 from leadhand.models.stacks import (

@@ -12,10 +12,19 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, Field, JsonValue, SkipValidation, ValidationError
 from pydantic.json_schema import SkipJsonSchema
 
-from leadhand.contract.bodies import KEY_FORM, WITHOUT_DEFAULT, Body, Query, not_null
 from leadhand.contract.calls import Ask, Call, Op, Steps
 from leadhand.contract.fleet import Fleet
-from leadhand.contract.operation import BodyRight, Operation, Scope, replies
+from leadhand.contract.operation import (
+    KEY_FORM,
+    WITHOUT_DEFAULT,
+    Body,
+    BodyRight,
+    Operation,
+    Query,
+    Scope,
+    not_null,
+    replies,
+)
 from leadhand.contract.requests import given, idempotent, parsed, reads, request, strictly_dumped
 from leadhand.errors import BatchStopped, LeadhandError, Refused, RequestInvalid
 from leadhand.flows.documents import AnyDocument, FlowRun
@@ -23,9 +32,8 @@ from leadhand.models.documents import Checker, Name, Text
 from leadhand.models.problems import Problem
 from leadhand.models.session_environment import REVEALED, WithEnvironment
 from leadhand.models.validation_messages import first_error
-from leadhand.models.views.batch import MOST, BatchItemView, BatchView
 from leadhand.models.views.fleet import AgentView
-from leadhand.models.views.session import SessionView
+from leadhand.models.views.session import MOST, BatchItemView, BatchView, SessionView
 
 #: What becomes of a child session once its parent, or the attempt that started it, has ended.
 ParentEnd = Literal["abort", "let-go-on"]

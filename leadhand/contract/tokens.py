@@ -7,14 +7,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from leadhand.contract.bodies import Body, NoBody, NoQuery
 from leadhand.contract.calls import Answer, Ask, Noun, Op
-from leadhand.contract.operation import GONE, Operation, Scope, replies
+from leadhand.contract.operation import GONE, Body, NoBody, NoQuery, Operation, Scope, replies
 from leadhand.contract.requests import calls, request
 from leadhand.errors import TokenUnknown
 from leadhand.models.documents import Webhook
-from leadhand.models.views.attention import SignInLink
-from leadhand.models.views.tokens import NewToken, Quotas, TokenView
+from leadhand.models.views.explain import SignInLink
+from leadhand.models.views.fleet import NewToken, Quotas, TokenView
 from leadhand.models.views.view import Page
 
 #: Maximum lifetime of a token: ten years.

@@ -19,7 +19,8 @@ from pydantic import (
     model_validator,
 )
 
-from leadhand.flows.steps import (
+from leadhand.flows.references import with_texts
+from leadhand.flows.structure import (
     _MARKDOWN,
     DEFAULT_CEILING,
     HUMAN_TIMEOUT_S,
@@ -30,12 +31,11 @@ from leadhand.flows.steps import (
     LabelledStep,
     MarkdownFile,
     Stem,
+    ToolStep,
     WorkStep,
     Written,
+    structural_faults,
 )
-from leadhand.flows.structure import structural_faults
-from leadhand.flows.tool_step import ToolStep
-from leadhand.flows.typed_inputs import with_texts
 from leadhand.graphs.documents import GraphDocument
 from leadhand.graphs.references import bound_references
 from leadhand.models import patterns
@@ -58,8 +58,7 @@ from leadhand.models.documents import (
     WorktreeOptions,
     absolute,
 )
-from leadhand.models.form_answers import fit
-from leadhand.models.forms import AnswerRules, Form, GivenAnswer, Options
+from leadhand.models.forms import AnswerRules, Form, GivenAnswer, Options, fit
 from leadhand.models.plans import PlanDocument
 from leadhand.models.session_environment import WithEnvironment
 

@@ -14,8 +14,9 @@ from leadhand.flows.documents import (
     ANY_STRUCTURE,
     FlowDefinition,
 )
-from leadhand.flows.steps import FieldFaulty, FlowMalformed
-from leadhand.flows.structure import Fault, structural_faults
+from leadhand.flows.structure import Fault, FieldFaulty, FlowMalformed, structural_faults
+from leadhand.graphs.documents import GraphDocument
+from leadhand.graphs.faults import GraphMalformed
 from leadhand.models.patterns import form_of
 from leadhand.models.problems import LONGEST
 from leadhand.models.suggestions import nearest_field
@@ -27,7 +28,6 @@ _COUNTED = ("too_short", "too_long")
 _SHOWN = 80
 #: Pydantic appends this to the location of an invalid key.
 _KEY = "[key]"
-
 Path = tuple[int | str, ...]
 
 
@@ -161,3 +161,17 @@ def _sentence(error: ErrorDetails, model: type[BaseModel]) -> str:
 def _shown(value: object) -> str:
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
+
+
+def faults_of_graph(error: ValidationError, given: JsonValue) -> list[tuple[str, str]]:
+    """Returns the errors of an invalid graph, as paths and messages."""
+    causes = (one.get("ctx", {}).get("error") for one in error_details(error))
+    structural = [
+        (fault.path, str(fault).removeprefix(f"{fault.path}: "))
+        for cause in causes
+        if isinstance(cause, GraphMalformed)
+        for fault in cause.faults
+    ]
+    of_fields = faults_of(error, given, GraphDocument)
+    # The errors of the structure are one error of the whole document, whose path is empty.
+    return [one for one in of_fields if one[0] or not structural] + structural

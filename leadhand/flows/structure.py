@@ -5,23 +5,36 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
-from pydantic import JsonValue
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    StrictBool,
+    field_validator,
+    model_validator,
+)
+from pydantic.alias_generators import to_camel
 
 from leadhand.flows.references import (
     BadReference,
     FlowReference,
     condition_of,
+    faults_of_typed,
     find_references,
     whole_reference,
 )
-from leadhand.flows.typed_inputs import faults_of_typed
+from leadhand.graphs.references import require_list
+from leadhand.models import patterns
+from leadhand.models.documents import Name, Seconds
 from leadhand.models.suggestions import listed
+from leadhand.models.tool_schemas import check_flow_tool_name
 
 if TYPE_CHECKING:
     from leadhand.flows.documents import FlowDefinition, FlowStep, Messages, StartLoop
-    from leadhand.flows.tool_step import ToolStep
 
 #: The most flat loops that enclose one another, as many as nested ones may be in a JSON document.
 MAX_OPEN = 30
@@ -36,6 +49,10 @@ _LEFT = re.compile(r"\$\{(?:steps|inputs)\.[^{}\n]{0,60}\}?")
 #: Fields in which references are not replaced, with their names in the file.
 _FIXED = {"label": "label", "agent_type": "agentType", "identifier": "identifier",
           "model": "model", "working_folder": "working_folder"}  # fmt: skip
+ForEach = Annotated[
+    Annotated[str, Field(min_length=1, max_length=2_000)] | list[JsonValue],
+    BeforeValidator(require_list),
+]
 
 
 class Brought(NamedTuple):
@@ -404,3 +421,145 @@ def _texts_within(value: JsonValue, path: str) -> Iterator[tuple[str, str]]:
     elif isinstance(value, dict):
         for name, item in value.items():
             yield from _texts_within(item, f"{path}.{name}")
+
+
+class FieldFaulty(ValueError):
+    """A field conflicts with another one or is missing."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(field, message)
+        self.field = field
+        self.message = message
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.message}"
+
+
+class FlowMalformed(ValueError):
+    """The steps do not fit together."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault)
+        self.fault = fault
+
+    def __str__(self) -> str:
+        return f"{self.fault.path}: {self.fault.message}"
+
+
+#: How often a loop of a flow turns at most, unless it says otherwise.
+DEFAULT_CEILING = 100
+#: How long a person may take to answer unless the step says otherwise.
+HUMAN_TIMEOUT_S = 7 * 24 * 3600.0
+#: The longest wait, for a time or for a person.
+LONGEST_WAIT_S = 30 * 24 * 3600
+
+AgentType = Annotated[str, Field(pattern=patterns.NAME)]
+#: What a flow and a command are called: the stem of their file.
+Stem = Annotated[str, Field(pattern=patterns.NAME)]
+#: A Markdown file beneath the folder of the flows.
+MarkdownFile = Annotated[str, Field(max_length=300)]
+_MARKDOWN = re.compile(r"^([A-Za-z0-9_-][A-Za-z0-9_.-]*/)*[A-Za-z0-9_-][A-Za-z0-9_.-]*\.md$")
+
+
+class Written(BaseModel):
+    """Frozen; unknown fields are errors; field names are camelCase as in the files."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        str_strip_whitespace=True,
+        alias_generator=to_camel,
+        serialize_by_alias=True,
+    )
+
+
+class LabelledStep(Written):
+    """A step that may have a label."""
+
+    #: The step's name for display and for `resume --after`.
+    label: Name | None = None
+
+
+class WorkStep(LabelledStep):
+    """A step with an effect, in a folder."""
+
+    #: Whether the flow continues if the step fails (not if it is stopped).
+    continue_on_failure: StrictBool = False
+    #: The step's working folder, beneath that of the run.
+    working_folder: str | None = Field(default=None, alias="working_folder", max_length=500)
+
+    @field_validator("working_folder")
+    @classmethod
+    def _beneath(cls, value: str | None) -> str | None:
+        parts = value.split("/") if value is not None else []
+        if value is not None and (value.startswith("/") or ".." in parts or "\0" in value):
+            raise ValueError(
+                f"it is {value!r}; give a path beneath the run's own folder, without '..'"
+            )
+        return value
+
+
+class ToolStep(WorkStep):
+    """Calls a tool of the worker, once or for each item of a list."""
+
+    type: Literal["tool"]
+    #: `module:function` in the workers' tool folders; a tool of tools.toml, `SERVER.TOOL` of an MCP
+    #: server; `echo`, which returns its arguments, or `noop`, which returns nothing.
+    tool: Annotated[str, Field(max_length=200)]
+    arguments: dict[str, JsonValue] = Field(default={})
+    #: A list, or one reference to a list; the tool is called once for each `${item}`.
+    for_each: ForEach | None = None
+    #: The most items of forEach that run at once; all of them if it is left out.
+    at_once: Annotated[int, Field(strict=True, ge=1, le=10_000)] | None = None
+    #: A reference, or `not` and a reference; the step is skipped unless its value is true.
+    when: Annotated[str, Field(min_length=1, max_length=2_000)] | None = None
+    timeout_seconds: Seconds = 60.0
+    #: A function that takes milliseconds and may share its process with other calls.
+    quick: StrictBool = False
+
+    @field_validator("tool")
+    @classmethod
+    def _named(cls, value: str) -> str:
+        return check_flow_tool_name(value)
+
+    @model_validator(mode="after")
+    def _limits_a_list(self) -> ToolStep:
+        if self.at_once is not None and self.for_each is None:
+            raise FieldFaulty("atOnce", "the step has no forEach; add it, or remove atOnce")
+        return self
+
+
+def agent_of(flow: FlowDefinition, type_: str) -> str:
+    """Returns the agent of agents.toml that a flow's agentType is mapped to, or the type itself."""
+    return flow.agents.get(type_) or flow.agents.get("*") or type_
+
+
+def merge_agents(own: Mapping[str, str], above: Mapping[str, str]) -> dict[str, str]:
+    """Merges two maps of agentTypes to agents; `above` takes precedence, and its `*` replaces all.
+
+    >>> merge_agents({"a": "x", "b": "y"}, {"b": "z"}), merge_agents({"a": "x"}, {"*": "z"})
+    ({'a': 'x', 'b': 'z'}, {'*': 'z'})
+    """
+    return dict(above) if "*" in above else {**own, **above}
+
+
+def merge_subflow_agents(own: Mapping[str, str], around: Mapping[str, str]) -> dict[str, str]:
+    """Merges a subflow's map of agentTypes with the outer flow's, which wins except for its `*`.
+
+    >>> merge_subflow_agents({"a": "x", "b": "y"}, {"b": "z", "*": "w"})
+    {'*': 'w', 'a': 'x', 'b': 'z'}
+    """
+    last = {"*": around["*"]} if "*" in around else {}
+    return {**last, **own, **{type_: name for type_, name in around.items() if type_ != "*"}}
+
+
+def agents_asked(flow: FlowDefinition) -> Iterator[str | None]:
+    """Yields the names of the agents that a flow's own steps use; None means the default agent."""
+    for one in steps_of(flow):
+        type_ = getattr(one.step, "agent_type", None)
+        if type_ is not None:
+            yield agent_of(flow, type_)
+        if one.step.type == "check":
+            checker = one.step.checker
+            if checker.prompt is not None or checker.rubric is not None:
+                yield agent_of(flow, checker.agent) if checker.agent else None

@@ -13,8 +13,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from leadhand.functions.arguments import typed_arguments
-from leadhand.functions.modules import check_module
+from leadhand.functions.modules import check_module, typed_arguments
 from leadhand.functions.runner import call_found, call_once, find_function, import_first
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Mapping
 from itertools import islice
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import (
     AfterValidator,
@@ -16,31 +18,48 @@ from pydantic import (
     model_validator,
 )
 
-from leadhand.graphs.called_sessions import CalledSession, agent_texts
-from leadhand.graphs.faults import GraphMalformed, faults_of
-from leadhand.graphs.input_schema import declare_inputs, input_faults
+from leadhand.graphs.faults import GraphFault, GraphMalformed, check_error_name, faults_of
 from leadhand.graphs.references import NAME_CHARACTERS, bound_references, require_list
-from leadhand.graphs.retry_errors import check_error_name
 from leadhand.models import patterns
 from leadhand.models.documents import (
     Budget,
     Document,
     LeaveOut,
+    LoopDocument,
+    PhaseDocument,
     Place,
     Priority,
     Webhook,
+    WorkflowDocument,
     absolute,
     without_zero,
 )
-from leadhand.models.session_environment import WithEnvironment
-from leadhand.models.tool_names import check_graph_tool_name
+from leadhand.models.json_schema import (
+    DEEPEST,
+    KEYWORDS,
+    Judge,
+    TooLarge,
+    fits,
+    keyword_errors,
+    members,
+    properties_of,
+    schema_of,
+)
+from leadhand.models.session_environment import FIELDS, WithEnvironment
+from leadhand.models.suggestions import listed, nearest
+from leadhand.models.tool_schemas import check_graph_tool_name
 from leadhand.models.validation_messages import NAMED
 
+_Schema = dict[str, JsonValue]
+#: The most schemas in the schema of a document's inputs.
+_MOST = 300
+#: Fields that are those of the graph for all sessions of its steps.
+_OF_THE_GRAPH = ("cwd", "place", "priority", "webhook", *sorted(FIELDS))
+_PART = re.compile(r"[^.\[\]]+")
 #: A step's default timeout, in seconds.
 TOOL_TIMEOUT_S = 60.0
 #: The most steps of a graph, and the most names in all their `depends_on`.
 MAX_STEPS, MAX_DEPENDENCIES = 2_000, 50_000
-
 #: As the names of documents; the texts of arguments and inputs are kept as they are.
 StepName = Annotated[
     str,
@@ -55,7 +74,6 @@ ForEach = Annotated[Expression | list[JsonValue], BeforeValidator(require_list)]
 ToolName = Annotated[str, Field(max_length=200), AfterValidator(check_graph_tool_name)]
 ErrorName = Annotated[str, AfterValidator(check_error_name)]
 Seconds = Annotated[float, Field(strict=True, gt=0, le=30 * 24 * 3600)]
-
 #: Fields that a step with a session does not have, and what to write instead.
 OF_A_TOOL = {
     "arguments": "write references in the tasks of the session",
@@ -65,6 +83,151 @@ OF_A_TOOL = {
         "give the session more iterations, or its phase `on_fail`",
     ),
 }
+
+
+def declare_inputs(given: Any) -> Any:
+    """Returns a document with all inputs its JSON Schema declares; absent ones get a default."""
+    if not isinstance(given, dict):
+        return given
+    inputs, schema = given.get("inputs", {}), given.get("input_schema")
+    if not isinstance(inputs, dict) or not isinstance(schema, dict):
+        return given
+    declared = {name: _default_of(one) for name, one in properties_of(schema).items()}
+    return {**given, "inputs": {**declared, **inputs}}
+
+
+def accepts_null(schema: JsonValue, name: str) -> bool:
+    """Whether the schema of an input permits null; False for an input that it does not have."""
+    found = schema_of(schema, name)
+    return bool(found) and fits(found, None)
+
+
+def input_faults(schema: _Schema | None, inputs: Mapping[str, JsonValue]) -> Iterator[GraphFault]:
+    """Yields the errors of an input schema, or if it is valid, those of the inputs' values."""
+    if schema is None:
+        return
+    found = [*_faults_of_whole(schema)] or list(_schema_faults(schema, "input_schema", 0))
+    yield from found or _faults_of_values(schema, inputs)
+
+
+def _faults_of_whole(schema: _Schema) -> Iterator[GraphFault]:
+    if sum(1 for _ in islice(_schemas(schema, 0), _MOST + 1)) > _MOST:
+        hint = f"let it have at most {_MOST} schemas, with those of its properties"
+        yield GraphFault("input_schema", "it is too large", hint)
+    if schema.get("type", "object") != "object":
+        hint = 'write {"type": "object", "properties": {...}}'
+        yield GraphFault("input_schema.type", "inputs are an object", hint)
+
+
+def _faults_of_values(schema: _Schema, inputs: Mapping[str, JsonValue]) -> Iterator[GraphFault]:
+    judge = Judge()
+    for name, value in inputs.items():
+        one = schema_of(schema, name)
+        if not one and schema.get("additionalProperties") is False:
+            hint = f"there are: {listed(properties_of(schema))}"
+            yield GraphFault(f"inputs.{name}", "the schema has no such input", hint)
+        if not one or value is None:
+            continue
+        try:
+            misfits = judge.misfits(one, value)
+        except TooLarge:
+            hint = "shorten it, or leave its parts out of the schema"
+            yield GraphFault(f"inputs.{name}", "it is too large to be compared", hint)
+            return
+        for where, why in misfits:
+            hint = "give a value that fits the schema"
+            yield GraphFault(f"inputs.{name}{where}", why, hint)
+
+
+def _default_of(schema: JsonValue) -> JsonValue:
+    return schema.get("default") if isinstance(schema, dict) else None
+
+
+def _schema_faults(schema: JsonValue, path: str, depth: int) -> Iterator[GraphFault]:
+    """Yields the keywords that are unknown, and what JSON Schema itself refuses."""
+    if isinstance(schema, bool):
+        return
+    if not isinstance(schema, dict) or depth > DEEPEST:
+        yield GraphFault(path, "it is not a schema", "give an object with `type`")
+        return
+    for name in schema:
+        if name not in KEYWORDS:
+            near = nearest(name, KEYWORDS)
+            hint = f"did you mean {near!r}?" if near else "leave it out"
+            yield GraphFault(f"{path}.{name}", "this keyword is not supported", hint)
+    for where, why in keyword_errors(schema):
+        yield GraphFault(f"{path}{where}", why, "see json-schema.org")
+    for where, one in members(schema):
+        yield from _schema_faults(one, path + where, depth + 1)
+
+
+def _schemas(schema: JsonValue, depth: int) -> Iterator[JsonValue]:
+    yield schema
+    if isinstance(schema, dict) and depth <= DEEPEST:
+        for _, one in members(schema):
+            yield from _schemas(one, depth + 1)
+
+
+def _check_fields(document: LoopDocument | WorkflowDocument) -> LoopDocument | WorkflowDocument:
+    for name in _OF_THE_GRAPH:
+        # Clients send fields that have their default, too.
+        if getattr(document, name) != type(document).model_fields[name].get_default():
+            raise ValueError(f"{name} is that of the graph; remove it here, and give it there")
+    return document
+
+
+#: The document of a session that a step starts, in the folder and at the place of the graph.
+CalledSession: TypeAlias = Annotated[
+    Annotated[LoopDocument | WorkflowDocument, Field(discriminator="kind")],
+    AfterValidator(_check_fields),
+]
+
+
+def agent_texts(document: LoopDocument | WorkflowDocument) -> dict[str, JsonValue]:
+    """Returns the texts for agents in a document by their paths: they may hold references.
+
+    A command holds none: what a step returned could change what the command does.
+
+    >>> given = {"task": "Mend ${item}", "checkers": ["make test", "agent: Is ${item} mended?"]}
+    >>> agent_texts(LoopDocument.model_validate(given))
+    {'task': 'Mend ${item}', 'checkers[1].prompt': 'Is ${item} mended?'}
+    """
+    return dict(_texts(document))
+
+
+def _texts(document: LoopDocument | WorkflowDocument) -> Iterator[tuple[str, JsonValue]]:
+    loops: dict[str, LoopDocument | PhaseDocument] = (
+        {"": document}
+        if isinstance(document, LoopDocument)
+        else {f"phases[{number}].": phase for number, phase in enumerate(document.phases)}
+    )
+    for path, loop in loops.items():
+        yield f"{path}task", loop.task
+        for number, checker in enumerate(loop.checkers):
+            if checker.prompt is not None:
+                yield f"{path}checkers[{number}].prompt", checker.prompt
+
+
+def with_texts(document: JsonValue, texts: Mapping[str, str]) -> JsonValue:
+    """Returns a copy of the JSON of a document with these texts at their paths.
+
+    >>> with_texts({"task": "t", "checkers": [{"prompt": "p"}]}, {"checkers[0].prompt": "q"})
+    {'task': 't', 'checkers': [{'prompt': 'q'}]}
+    """
+    for path, text in texts.items():
+        document = _with_text(document, _PART.findall(path), text)
+    return document
+
+
+def _with_text(here: JsonValue, parts: list[str], text: str) -> JsonValue:
+    if not parts:
+        return text
+    first, *rest = parts
+    if isinstance(here, list):
+        at = int(first)
+        return [*here[:at], _with_text(here[at], rest, text), *here[at + 1 :]]
+    fields = here if isinstance(here, dict) else {}
+    return {**fields, first: _with_text(fields.get(first), rest, text)}
 
 
 class GraphStep(Document):

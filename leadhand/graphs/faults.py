@@ -25,15 +25,23 @@ from leadhand.graphs.references import (
 )
 from leadhand.models.cycles import find_cycles, show_cycle
 from leadhand.models.suggestions import listed, nearest
-from leadhand.models.tool_names import shape_of
+from leadhand.models.tool_schemas import shape_of
 
 if TYPE_CHECKING:
     from leadhand.graphs.documents import GraphStep
 
 _NOT = re.compile(r"^not\s+")
-
 #: The most steps of a graph that run at its end.
 MAX_LAST = 100
+#: The step took longer than its timeout; the service that it asked was busy.
+TIMEOUT, BUSY = "timeout", "busy"
+#: A server could not be reached, or the connection to it broke: as exceptions of Python are named.
+CONNECTION = ("ConnectionError", "OSError")
+_NAMED = re.compile(
+    r"timeout|busy|exit ([1-9]\d?|1\d\d|2[0-4]\d|25[0-5])|http ([1-5]\d\d|[1-5]xx)"
+    r"|[A-Z_]\w*"
+)
+_NO_VALUE = re.compile(r"(?P<reference>\$\{.*?\}) has no value: ")
 
 
 class GraphFault(NamedTuple):
@@ -302,3 +310,37 @@ def _known_needs(step: GraphStep, names: Collection[str]) -> list[str]:
                     target = target_of(reference, names)
                     found += [target.name] if target.kind == "step" else []
     return [name for name in dict.fromkeys(found) if name != step.name]
+
+
+def exit_error(code: int) -> str:
+    """Returns the error name of a command that exited with this code, such as `exit 75`."""
+    return f"exit {code}"
+
+
+def http_error(status: int) -> str:
+    """Returns the error name of an HTTP request with this status, such as `http 503`."""
+    return f"http {status}"
+
+
+def check_error_name(name: str) -> str:
+    """Returns the name of an error to retry a step on (`exit 75`); raises ValueError if invalid.
+
+    >>> [check_error_name(name) for name in ("ConnectionError", "http 5xx", "exit 75")]
+    ['ConnectionError', 'http 5xx', 'exit 75']
+    """
+    if _NAMED.fullmatch(name) is None:
+        raise ValueError(
+            "it is not an error; give the name of an exception's class, 'exit 75', 'http 503', "
+            "'http 5xx', 'timeout' or 'busy'"
+        )
+    return name
+
+
+def missing_reference(error: str) -> str | None:
+    """Returns the reference that had no value, as it is written; None for another error.
+
+    >>> missing_reference("${a.b} has no value: it has no 'b'"), missing_reference("no such page")
+    ('${a.b}', None)
+    """
+    found = _NO_VALUE.match(error)
+    return None if found is None else found["reference"]

@@ -13,13 +13,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
-from leadhand.local import daemonize, file_locks
-from leadhand.local import state_dir as home_folder
+from leadhand.local import daemonize, processes
+from leadhand.local import user_state as home_folder
+from leadhand.local.api_probe import proves_itself
+from leadhand.local.environment import require_valid, with_config
 from leadhand.local.errors import StackElsewhere, StackNotStarted, StackSilent
-from leadhand.local.join_version import compare_settings, replace_if_older, require_usable
-from leadhand.local.prove_api import proves_itself
-from leadhand.local.python_module import only_ours, python_module
-from leadhand.local.running import (
+from leadhand.local.processes import only_ours, python_module
+from leadhand.local.services import (
     API_ONLY,
     SILENT_S,
     describe_silence,
@@ -28,9 +28,13 @@ from leadhand.local.running import (
     require_here,
 )
 from leadhand.local.supervisor import Commands
-from leadhand.local.user_settings import require_valid, with_config
 from leadhand.local.user_state import state_folder
-from leadhand.local.versions import require_not_downgrade
+from leadhand.local.versions import (
+    compare_settings,
+    replace_if_older,
+    require_not_downgrade,
+    require_usable,
+)
 from leadhand.settings import ClientSettings, environment
 
 Say = Callable[[str], None]
@@ -118,11 +122,11 @@ def join(home: Path, *, env: Mapping[str, str]) -> Connection | None:
         return None
     home_folder.require_own(home)
     with home_folder.fit(home):
-        commands_lock = file_locks.open_lock(home / "commands.lock")
+        commands_lock = processes.open_lock(home / "commands.lock")
     try:
         run = read_run(home)
-        file_locks.mark(commands_lock)
-        if not (file_locks.share(commands_lock) and find_running(home) is not None and run):
+        processes.mark(commands_lock)
+        if not (processes.share(commands_lock) and find_running(home) is not None and run):
             return None
         if not _is_reachable(home, run):
             return None
@@ -165,13 +169,13 @@ class _Entry:
     def at_work(self, give_up: float) -> Iterator[int]:
         """Hold the shared commands lock; waits while a supervisor that shuts down holds it."""
         with home_folder.fit(self.home):
-            lock = self._commands_lock = file_locks.open_lock(self.home / "commands.lock")
+            lock = self._commands_lock = processes.open_lock(self.home / "commands.lock")
         try:
             with home_folder.fit(self.home):
-                file_locks.mark(lock)
-                if not file_locks.share(lock):
+                processes.mark(lock)
+                if not processes.share(lock):
                     self._rest(give_up)  # a supervisor that looks holds it for a moment
-                while not file_locks.share(lock):
+                while not processes.share(lock):
                     self._tell("waiting for the previous services to end")
                     self._rest(give_up)
             yield lock
@@ -203,8 +207,8 @@ class _Entry:
 
     def _take_supervisor_lock(self) -> int | None:
         with home_folder.fit(self.home):
-            lock = file_locks.open_lock(self.home / "supervisor.lock")
-            if file_locks.take(lock):
+            lock = processes.open_lock(self.home / "supervisor.lock")
+            if processes.take(lock):
                 return lock
         os.close(lock)
         return None
@@ -277,7 +281,7 @@ class _Entry:
     def _rest(self, give_up: float) -> None:
         if time.monotonic() > give_up:
             raise self._not_started(f"it timed out (last step: {self._last_text or 'none'})")
-        file_locks.mark(self._commands_lock)  # services that end do so at once
+        processes.mark(self._commands_lock)  # services that end do so at once
         time.sleep(_LOOK_S)
 
     def _not_started(self, why: str) -> StackNotStarted:

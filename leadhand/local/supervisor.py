@@ -36,22 +36,26 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from leadhand import process_guard
 from leadhand.errors import SettingInvalid
-from leadhand.local import file_locks
-from leadhand.local import state_dir as home_folder
+from leadhand.local import processes
+from leadhand.local import user_state as home_folder
 from leadhand.local.api_probe import LocalApi
 from leadhand.local.credentials import own_port, require_answer, user_agents_files
-from leadhand.local.environment import Stack, broker_of, service_environment
+from leadhand.local.environment import Stack, broker_of, digests, service_environment, with_config
 from leadhand.local.errors import EmbeddedError, StackElsewhere, StackNotStarted, with_tail
-from leadhand.local.idle_shutdown import IdleShutdown
-from leadhand.local.python_module import service_command
+from leadhand.local.processes import service_command
 from leadhand.local.redis_server import RedisServer
-from leadhand.local.running import API_ONLY, ENDED_FOR_GOOD, kernel_id, write_pid
-from leadhand.local.services import Program, RestartedService
-from leadhand.local.user_settings import digests, with_config
+from leadhand.local.services import (
+    API_ONLY,
+    ENDED_FOR_GOOD,
+    Program,
+    RestartedService,
+    kernel_id,
+    write_pid,
+)
 from leadhand.local.versions import (
     API,
     code_stamp,
@@ -61,8 +65,11 @@ from leadhand.local.versions import (
 )
 from leadhand.settings import ClientSettings, environment
 
+#: Seconds for which an API that does not respond is assumed to have live sessions.
+_BLIND_S = 60.0
+#: Seconds between two looks at the sessions while no command is attached.
+_SESSIONS_LOOK_S = 15.0
 _log = logging.getLogger("leadhand.local.supervisor")
-
 _START_S = 90.0
 #: How often a service may end during a start before the start fails.
 _ENDS_AT_START = 3
@@ -76,6 +83,72 @@ _LOGS_LOOK_S = 10.0
 _WORKER_STOP_S = 15.0
 _API_STOP_S = 5.0
 _LARGEST = 4 * 1024 * 1024
+
+
+class Sessions(Protocol):
+    """Reports whether a session is live; raises OSError if that is unknown."""
+
+    def has_live_session(self) -> bool:
+        """Whether a session is live; raises OSError if that is unknown."""
+
+
+class IdleShutdown:
+    """The idle state of one supervisor; time is an argument.
+
+    The clock starts again with each command, which marks the lock file (`file_locks.mark`), and
+    while a session is live.
+    """
+
+    def __init__(self, commands_lock: int, sessions: Sessions, *, linger_s: float) -> None:
+        self._commands_lock = commands_lock
+        self._sessions = sessions
+        self._linger_s = linger_s
+        self._mark = processes.read_mark(commands_lock)
+        self._idle_since_s: float | None = None
+        self._sessions_due_s = 0.0
+        self._blind_since_s: float | None = None
+
+    def is_over(self, now_s: float) -> bool:
+        """Whether the supervisor was idle long enough to stop; if so, locks new commands out."""
+        if self._was_used() or self._idle_since_s is None:
+            self._idle_since_s = now_s
+        if now_s >= self._sessions_due_s:
+            self._sessions_due_s = now_s + min(self._linger_s, _SESSIONS_LOOK_S)
+            if self._is_wanted(now_s):
+                self._idle_since_s = now_s
+        return now_s - self._idle_since_s >= self._linger_s and self._may_leave(now_s)
+
+    def _may_leave(self, now_s: float) -> bool:
+        """Check again under the exclusive lock: a command may have come and gone."""
+        if not processes.take(self._commands_lock):
+            return False
+        if processes.read_mark(self._commands_lock) == self._mark and not self._is_wanted(now_s):
+            return True
+        processes.free(self._commands_lock)
+        return False
+
+    def _was_used(self) -> bool:
+        """Whether a command is attached, or has been since the last call."""
+        mark, before = processes.read_mark(self._commands_lock), self._mark
+        self._mark = mark
+        if not processes.take(self._commands_lock):
+            return True
+        processes.free(self._commands_lock)
+        return mark != before
+
+    def _is_wanted(self, now_s: float) -> bool:
+        try:
+            wanted = self._sessions.has_live_session()
+        except OSError:
+            if self._blind_since_s is None:
+                self._blind_since_s = now_s
+            return now_s - self._blind_since_s < _BLIND_S
+        self._blind_since_s = None
+        return wanted
+
+    def close(self) -> None:
+        """Close the lock file of commands, which releases its lock."""
+        os.close(self._commands_lock)
 
 
 class Commands(NamedTuple):
@@ -118,7 +191,7 @@ class Supervisor:
         self._linger_s = linger_s
         self._attempt = attempt
         self._started_at = datetime.now(UTC).isoformat()
-        self._commands_lock = file_locks.open_lock(home / "commands.lock")
+        self._commands_lock = processes.open_lock(home / "commands.lock")
         self._code = code_stamp()
         self._proof_key = secrets.token_hex(32)
         self._kept: list[RestartedService] = []
@@ -233,7 +306,7 @@ class Supervisor:
         sessions = self._local_api(stack)
         life = IdleShutdown(self._commands_lock, sessions, linger_s=self._linger_s)
         logs_due = 0.0
-        while file_locks.is_that_file(self._lock, self._home / "supervisor.lock"):
+        while processes.is_that_file(self._lock, self._home / "supervisor.lock"):
             now = time.monotonic()
             self._look_after_services()
             if life.is_over(now):
@@ -282,13 +355,13 @@ class Supervisor:
         """
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
-        if file_locks.is_that_file(self._lock, self._home / "supervisor.lock"):
+        if processes.is_that_file(self._lock, self._home / "supervisor.lock"):
             self._forget_run()
-        mark = file_locks.read_mark(self._commands_lock)
+        mark = processes.read_mark(self._commands_lock)
         for program in self._programs:
             program.ask_to_end()
         for kept in reversed(self._kept):
-            kept.service.stop(lambda: file_locks.read_mark(self._commands_lock) != mark)
+            kept.service.stop(lambda: processes.read_mark(self._commands_lock) != mark)
             _log.info("%s has ended", kept.name)
         _log.info("all services have ended")
 
@@ -371,9 +444,9 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _take_over(home: Path) -> int:
-    lock = file_locks.open_lock(home / "supervisor.lock")
+    lock = processes.open_lock(home / "supervisor.lock")
     give_up = time.monotonic() + _TAKE_OVER_S
-    while not file_locks.take(lock):  # a command that looks holds it for a moment
+    while not processes.take(lock):  # a command that looks holds it for a moment
         if time.monotonic() < give_up:
             time.sleep(_START_LOOK_S)
             continue

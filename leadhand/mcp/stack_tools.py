@@ -15,9 +15,7 @@ from leadhand.mcp.tool import Arguments, Calls, Function, Result, Tool, descript
 from leadhand.models import stacks
 from leadhand.models.guards import AgentSession
 from leadhand.models.stacks import StackChange
-from leadhand.stack.mirror import FILES, Mirror, update_files
-from leadhand.stack.moving import adopt_stacks, read_origin
-from leadhand.stack.scope import Scope, find_scope
+from leadhand.stack import FILES, Mirror, Scope, adopt_stacks, find_scope, read_origin, update_files
 
 log = logging.getLogger("leadhand.stack")
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, Field, JsonValue
 from leadhand.callables import as_doer
 from leadhand.client.questions import ASK_TIMEOUT_S, answer_in, question_of
 from leadhand.errors import LockLost, NoPlan, WaitTimedOut
-from leadhand.flows.steps import LONGEST_WAIT_S as LONGEST_WAIT_FOR_A_PERSON_S
+from leadhand.flows.structure import LONGEST_WAIT_S as LONGEST_WAIT_FOR_A_PERSON_S
 from leadhand.loop import loop_document
 from leadhand.mcp.tool import (
     Calls,

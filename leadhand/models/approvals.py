@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from leadhand.file_stamp import Stamp, stamp_of
-from leadhand.models.git_tracking import repository_top
+from leadhand.models.git_settings import repository_top
 
 #: The most files and bytes of a folder that is approved as a whole.
 MOST_FILES, MOST_BYTES = 1000, 4 * 1024 * 1024

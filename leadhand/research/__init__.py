@@ -7,26 +7,28 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from leadhand.research.agent import ResearchAgent
     from leadhand.research.approval import ApprovalRecord, CostApproval
-    from leadhand.research.circuit_breaker import CircuitBreaker, CircuitOpenError
-    from leadhand.research.config import AgentConfig
-    from leadhand.research.decomposition import Decomposer, KeywordDecomposer
-    from leadhand.research.errors import (
-        AgentError,
-        StateLoadError,
-        ToolNotFoundError,
-        WorkflowExecutionError,
-        WorkflowValidationError,
-    )
+    from leadhand.research.document import Decomposer, KeywordDecomposer
     from leadhand.research.executor import WorkflowExecutor
     from leadhand.research.models import (
+        AgentConfig,
+        AgentError,
+        StateLoadError,
         StepProgress,
         StepStatus,
+        ToolNotFoundError,
         Workflow,
+        WorkflowExecutionError,
         WorkflowResult,
         WorkflowState,
         WorkflowStep,
+        WorkflowValidationError,
     )
-    from leadhand.research.retry import RetryConfig, retry_with_backoff
+    from leadhand.research.retry import (
+        CircuitBreaker,
+        CircuitOpenError,
+        RetryConfig,
+        retry_with_backoff,
+    )
     from leadhand.research.state_manager import StateManager
 
 __all__ = [

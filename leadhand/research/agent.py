@@ -9,13 +9,17 @@ from datetime import datetime
 from typing import Any
 
 from leadhand.research.approval import CostApproval
-from leadhand.research.circuit_breaker import CircuitBreaker
-from leadhand.research.config import AgentConfig
-from leadhand.research.decomposition import Decomposer, KeywordDecomposer
-from leadhand.research.document import hash_of
-from leadhand.research.errors import WorkflowExecutionError, execution_error
+from leadhand.research.document import Decomposer, KeywordDecomposer, hash_of
 from leadhand.research.executor import OnProgress, WorkflowExecutor
-from leadhand.research.models import Workflow, WorkflowResult, WorkflowState
+from leadhand.research.models import (
+    AgentConfig,
+    Workflow,
+    WorkflowExecutionError,
+    WorkflowResult,
+    WorkflowState,
+    execution_error,
+)
+from leadhand.research.retry import CircuitBreaker
 from leadhand.research.state_manager import StateManager
 from leadhand.research.tool_calls import Tools
 

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from leadhand.client.client import AsyncClient
-from leadhand.models.views.work import WorkGrant
-from leadhand.research.errors import AgentError
-from leadhand.research.models import WorkflowStep
+from leadhand.models.views.session import WorkGrant
+from leadhand.research.models import AgentError, WorkflowStep
 
 _APPROVE, _DENY = "approve", "deny"
 

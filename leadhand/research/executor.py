@@ -14,26 +14,29 @@ from typing import Any
 
 from leadhand.client.client import AsyncClient, Client
 from leadhand.errors import ArtifactUnknown, IdempotencyConflict, LeadhandError, SessionUnknown
-from leadhand.graphs.missing_reference import missing_reference
+from leadhand.graphs.faults import missing_reference
 from leadhand.models.views.result import ResultView
-from leadhand.models.views.session import SessionView
-from leadhand.models.views.work import SettledView, WorkGrant
+from leadhand.models.views.session import SessionView, SettledView, WorkGrant
 from leadhand.research.approval import ApprovalDeniedError, CostApproval
-from leadhand.research.circuit_breaker import CircuitBreaker
-from leadhand.research.config import AgentConfig
 from leadhand.research.document import check_tools, check_workflow, graph_document
-from leadhand.research.interrupts import UserInterruptError, watch_interrupts
 from leadhand.research.local_worker import LocalWorker
 from leadhand.research.models import (
+    AgentConfig,
     StepProgress,
     StepStatus,
     Workflow,
     WorkflowResult,
     WorkflowState,
 )
-from leadhand.research.state_manager import StateManager
-from leadhand.research.step_log import StepLog
-from leadhand.research.tool_calls import Called, ToolCalls, Tools
+from leadhand.research.retry import CircuitBreaker
+from leadhand.research.state_manager import StateManager, StepLog
+from leadhand.research.tool_calls import (
+    Called,
+    ToolCalls,
+    Tools,
+    UserInterruptError,
+    watch_interrupts,
+)
 
 #: Called after each step; may be asynchronous.
 OnProgress = Callable[[StepProgress], Awaitable[None] | None]

@@ -8,24 +8,42 @@ import logging
 import os
 import re
 import socket
+import threading
 import time
 import uuid
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import TypeVar
+from types import TracebackType
+from typing import Self, TypeVar
 
 from leadhand.client.client import AsyncClient, Client
-from leadhand.errors import ApiAway, Refused, SessionUnknown, TokenRefused, Unavailable
-from leadhand.models.local_work import LOST_AFTER_S, VALUE_CHARACTERS, ClaimWork, SettleWork
-from leadhand.models.views.work import SettledView, WorkGrant, WorkView
-from leadhand.research.heartbeats import Heartbeats
+from leadhand.errors import (
+    ApiAway,
+    LeadhandError,
+    Refused,
+    SessionUnknown,
+    TokenRefused,
+    Unavailable,
+)
+from leadhand.models.local_work import (
+    LOST_AFTER_S,
+    VALUE_CHARACTERS,
+    BeatWork,
+    ClaimWork,
+    SettleWork,
+)
+from leadhand.models.views.session import SettledView, WorkGrant, WorkView
 from leadhand.research.tool_calls import Called
 
+#: Heartbeats within one lease, and the longest pause between two: a stop and the time limit of a
+#: workflow reach a tool with a heartbeat.
+_PER_LEASE, _LONGEST_S = 3, 2.0
+#: Called with the order of a beat (stop, cancel, lost) for the attempt of this nonce.
+OnOrder = Callable[[str, str], None]
 #: How long one claim waits for a step, in seconds.
 _WAIT_S = 10.0
 #: Seconds between two calls while the API is away.
 _RETRY_S = 1.0
-
 T = TypeVar("T")
 #: Calls the tool of an attempt.
 Body = Callable[[WorkGrant], Awaitable[Called]]
@@ -33,6 +51,74 @@ Body = Callable[[WorkGrant], Awaitable[Called]]
 OnSettled = Callable[[WorkGrant, Called, SettledView], Awaitable[None]]
 #: Called with each outcome that could not be recorded.
 OnUnrecorded = Callable[[WorkGrant, Called], Awaitable[None]]
+
+
+class Heartbeats:
+    """Extends the leases of all attempts in hand, until it is closed."""
+
+    def __init__(
+        self, client: Client, session: str, on_order: OnOrder, logger: logging.Logger
+    ) -> None:
+        self._client = client
+        self._session = session
+        self._on_order = on_order
+        self._logger = logger
+        self._attempts: dict[str, BeatWork] = {}
+        self._pause_s = _LONGEST_S
+        self._changed = threading.Condition()
+        self._is_closed = False
+        self._thread = threading.Thread(target=self._run, name="leadhand-beats", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _e: BaseException | None, _t: TracebackType | None
+    ) -> None:
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify()
+        self._thread.join(timeout=_LONGEST_S)
+
+    def keep(self, grant: WorkGrant) -> None:
+        """Start to send heartbeats for an attempt, from another thread, until `drop`."""
+        beat = BeatWork(address=grant.address, fence=grant.fence, nonce=grant.nonce)
+        with self._changed:
+            self._attempts[grant.nonce] = beat
+            shorter_s = min(_LONGEST_S, grant.lease_s / _PER_LEASE)
+            if shorter_s < self._pause_s:
+                self._pause_s = shorter_s
+                self._changed.notify()
+
+    def drop(self, nonce: str) -> None:
+        """Stop sending heartbeats for an attempt."""
+        with self._changed:
+            self._attempts.pop(nonce, None)
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                # `keep` wakes it, too: a pause that has begun may be longer than a new lease.
+                if not self._is_closed:
+                    self._changed.wait(self._pause_s)
+                if self._is_closed:
+                    return
+                attempts = dict(self._attempts)
+            for nonce, beat in attempts.items():
+                self._beat(nonce, beat)
+
+    def _beat(self, nonce: str, beat: BeatWork) -> None:
+        try:
+            order = self._client.beat_work(self._session, beat).order
+        except Refused as error:
+            self._logger.warning("heartbeat refused: %s", error)
+            order = "lost"  # the session was deleted, or the token is void
+        except LeadhandError as error:
+            self._logger.warning("heartbeat not sent: %s", error)
+            return
+        if order != "ok":
+            self._on_order(nonce, order)
 
 
 class LocalWorker:

@@ -3,25 +3,117 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import inspect
+import signal
+import threading
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, Literal
+from functools import partial
+from types import FrameType
+from typing import Any, Literal, TypeVar
 
-from leadhand.models.views.work import WorkGrant
-from leadhand.research.circuit_breaker import CircuitBreaker, CircuitOpenError
-from leadhand.research.interrupts import UserInterruptError, is_interrupted
-from leadhand.research.threads import in_thread
+from leadhand.models.views.session import WorkGrant
+from leadhand.research.retry import CircuitBreaker, CircuitOpenError
 from leadhand.research.values import ValueRefusedError, to_json_value
 
+T = TypeVar("T")
 Tools = Mapping[str, Callable[..., Any]]
 Why = Literal["failed_step", "timeout", "circuit_open"]
 #: Characters of the texts of an exception and of the members of a group.
 _LONGEST, _LONGEST_MEMBER = 20_000, 500
 #: The most members of a group whose texts are quoted.
 _MOST_MEMBERS = 20
+
+
+async def in_thread(call: Callable[..., T], *args: Any, **named: Any) -> T:
+    """Runs a function in a new daemon thread with the caller's context variables, and awaits it."""
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[T] = loop.create_future()
+    run = partial(contextvars.copy_context().run, call, *args, **named)
+    thread = threading.Thread(target=_run, args=(run, loop, ended), name="leadhand-call")
+    thread.daemon = True
+    thread.start()
+    return await ended
+
+
+def _run(run: Callable[[], T], loop: asyncio.AbstractEventLoop, ended: asyncio.Future[T]) -> None:
+    note: Callable[[], None]
+    try:
+        note = partial(_note, ended, run())
+    except StopIteration as error:  # a future refuses it
+        wrong = RuntimeError(f"StopIteration: {error}")
+        wrong.__cause__ = error
+        note = partial(_note, ended, None, wrong)
+    except BaseException as error:  # noqa: BLE001 - the caller gets it
+        note = partial(_note, ended, None, error)
+    with suppress(RuntimeError):  # the loop is closed: the caller has ended
+        loop.call_soon_threadsafe(note)
+
+
+def _note(ended: asyncio.Future[Any], value: Any, error: BaseException | None = None) -> None:
+    if ended.done():
+        return  # cancelled
+    if error is not None:
+        ended.set_exception(error)
+    else:
+        ended.set_result(value)
+
+
+class UserInterruptError(Exception):
+    """The user has interrupted the program while a tool ran; the event loop goes on to stop."""
+
+
+class _Watch:
+    """Wraps the handler of SIGINT while workflows run in the main thread."""
+
+    users = 0
+    is_interrupted = False
+
+    def __init__(self) -> None:
+        self._before: Callable[[int, FrameType | None], object] = signal.default_int_handler
+
+    def begin(self) -> None:
+        self.users += 1
+        before = signal.getsignal(signal.SIGINT)
+        if self.users > 1:
+            return
+        self.is_interrupted = False
+        if callable(before):
+            self._before = before
+            signal.signal(signal.SIGINT, self._note)
+
+    def end(self) -> None:
+        self.users -= 1
+        if not self.users and signal.getsignal(signal.SIGINT) == self._note:
+            signal.signal(signal.SIGINT, self._before)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self.is_interrupted = True
+        self._before(number, frame)
+
+
+_WATCH = _Watch()
+
+
+@contextmanager
+def watch_interrupts() -> Iterator[None]:
+    """Note interrupts by the user; in other threads than the main one there are none."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    _WATCH.begin()
+    try:
+        yield
+    finally:
+        _WATCH.end()
+
+
+def is_interrupted() -> bool:
+    """Whether the user has interrupted a workflow of the main thread that has not ended."""
+    return _WATCH.is_interrupted
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import httpx2
 
-from leadhand.local.ports import free_port
+from leadhand.local.processes import free_port
 from leadhand.local.redis_server import RedisServer
 from tests.acceptance.project import Project
 from tests.waiting import wait_until

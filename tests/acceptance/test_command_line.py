@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from leadhand.local.state_dir import read_fields
+from leadhand.local.user_state import read_fields
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.acceptance

@@ -6,9 +6,9 @@ import pytest
 from pydantic import JsonValue
 
 from app.compiler import compile_document
-from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome
-from app.domain.program import Action, Loop, Step
+from app.core.addresses import SessionRef
+from app.core.outcomes import Outcome
+from app.core.program import Action, Loop, Step
 from leadhand.models.documents import LoopDocument, WorkflowDocument
 from leadhand.models.views.result import ResultView
 from tests import real_agents

@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from leadhand.local.ports import free_port
+from leadhand.local.processes import free_port
 from tests.acceptance.fleet import Fleet
 from tests.acceptance.project import LEARNS, WAITS, outcomes
 from tests.waiting import wait_until

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.domain.ids import SessionRef
+from app.core.addresses import SessionRef
 from tests import real_agents
 from tests.acceptance.real_agents.test_real_agents import WHO, World, world  # noqa: F401
 from tests.acceptance.test_continued_conversations import (

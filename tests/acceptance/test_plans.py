@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from leadhand.cli.plans.refine import PROMPT
+from leadhand.cli.plan_refining import PROMPT
 from tests.acceptance.project import BIN, Project
 from tests.integration.client.test_questions_command import Terminal
 

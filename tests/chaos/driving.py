@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome
-from app.domain.program import Action
-from app.domain.records import StepRecord
+from app.core.addresses import SessionRef
+from app.core.outcomes import Outcome
+from app.core.program import Action
+from app.core.records import StepRecord
 from app.errors import ParentRests
-from app.operations.submit import About
+from app.sessions.submit import About
 from leadhand.client.client import Client
 from leadhand.errors import ApiAway, ControlRefused, LeadhandError, RequestInvalid, StoreAway
 from leadhand.models.documents import Budget, LoopDocument

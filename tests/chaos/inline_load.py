@@ -6,7 +6,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from app.domain.program import Action, Program, RetryPolicy, Step
+from app.core.program import Action, Program, RetryPolicy, Step
 from tests.chaos.ends import End
 
 #: `hold` keeps the interpreter to itself, as a library in C may do.

@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Literal
 
-from app.domain.program import Action, Given, Loop, Node, Program, RetryPolicy, Step
+from app.core.program import Action, Given, Loop, Node, Program, RetryPolicy, Step
 from leadhand.models.documents import LoopDocument
 from tests.chaos.ends import End
 from tests.chaos.flow_load import Command, Flows

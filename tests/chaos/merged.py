@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from app.domain.plans import TaskRecord
 from app.engine import Engine
+from app.plans.tasks import TaskRecord
 from tests.chaos.merge_load import SHARED, SHARES
 from tests.chaos.records import Record
 from tests.unit.workers.folders.repositories import ENV, git, user_state
-from workers.workspaces.audit import Access, FolderAudit
+from workers.git.audit import Access, FolderAudit
 
 _RESOLVES = "Resolve the merge of task "
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from app.domain.plans import MERGE, PlanRecord, TaskRecord
+from app.plans.tasks import MERGE, PlanRecord, TaskRecord
 from tests.chaos.plan_load import Task, accepted_of, tasks_of
 from tests.chaos.records import Body, Record, Reported
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from redis import Redis
 
-from app.domain.addresses import block_of, iteration_in, path_of, turn_of
-from app.domain.program import Action, Loop, Step, checker_tool, is_before_work, needs_of
+from app.core.addresses import block_of, iteration_in, path_of, turn_of
+from app.core.program import Action, Loop, Step, checker_tool, is_before_work, needs_of
 from app.engine import Engine
 from app.store.keys import GLOBAL_PARTS
 from leadhand.models.views.step import Event

@@ -9,17 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from app.domain.ids import SessionRef
-from app.domain.messages import Message
-from app.domain.outcomes import Outcome
-from app.domain.plans import PlanRecord, parse_plan
-from app.domain.program import Program
-from app.domain.records import StepRecord, TurnRecord
+from app.core.addresses import SessionRef
+from app.core.messages import Message
+from app.core.outcomes import Outcome
+from app.core.program import Program
+from app.core.records import StepRecord, TurnRecord
 from app.engine import Engine
-from app.queries.inbox import read_messages
-from app.queries.presenters import diff_view
+from app.plans.tasks import PlanRecord, parse_plan
+from app.sessions.inbox import read_messages
+from app.sessions.presenters import diff_view
 from app.store.store import Store
-from leadhand.models.reasons import Reason
+from leadhand.models.verdicts import Reason
 from leadhand.models.views.result import LedgerEntry
 from leadhand.models.views.step import DiffView, Event, TranscriptEntry
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import psutil
 
-from app.domain.ids import SessionRef
+from app.core.addresses import SessionRef
 from leadhand.models.documents import LoopDocument
 from tests.chaos.driving import Driver
 from tests.chaos.faults import Breaker, Done, Fault, schedule

@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
-from app.domain.program import Action, Step
+from app.core.program import Action, Step
 from app.history.transcript import SAME
 from leadhand.models.views.step import Event, TranscriptEntry
 from tests.chaos.records import Body, Record

@@ -23,7 +23,7 @@ from redis.retry import Retry
 from app.engine import Engine
 from app.settings import Settings
 from leadhand.client.client import Client
-from leadhand.local.ports import free_port
+from leadhand.local.processes import free_port
 from tasks.bootstrap import make_engine
 from tests import servers
 from tests.chaos import inline_load, killing_git

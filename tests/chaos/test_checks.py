@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome, Thread, Usage
-from app.domain.program import Action
+from app.core.addresses import SessionRef
+from app.core.outcomes import Outcome, Thread, Usage
+from app.core.program import Action
 from leadhand.models.views.step import Event
 from tests.chaos.promises import of_pace, of_session
 from tests.chaos.records import Body, Record, record_of

@@ -10,8 +10,8 @@ from typing import cast
 
 import pytest
 
-from app.domain.ids import SessionRef
-from app.domain.plans import TaskRecord
+from app.core.addresses import SessionRef
+from app.plans.tasks import TaskRecord
 from tests.chaos.merge_load import SHARED, SHARES, make_user_repository
 from tests.chaos.merged import merged
 from tests.chaos.records import Record

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from app.domain.plans import PlanRecord, TaskRecord
+from app.plans.tasks import PlanRecord, TaskRecord
 from leadhand.models.views.step import Event
 from tests.chaos.plan_load import GIVES_UP, Plans, accepted_of, tasks_of
 from tests.chaos.planned import as_drawn, planned

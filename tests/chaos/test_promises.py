@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from app.domain.ids import SessionRef
+from app.core.addresses import SessionRef
 from leadhand.models.documents import LoopDocument
 from tests.chaos.promises import of_session
 from tests.chaos.records import Body, account_of, record_of

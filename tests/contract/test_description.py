@@ -17,7 +17,7 @@ import httpx2
 import pytest
 
 from api import create_app
-from api.openapi.document import build_document
+from api.openapi import build_document
 from api.serving import Api
 from app.settings import Settings
 from leadhand.models.documents import LoopDocument

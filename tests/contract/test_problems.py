@@ -20,10 +20,10 @@ from leadhand.contract.fleet import key_of_limit
 from leadhand.contract.requests import path_of
 from leadhand.contract.stacks import Stacks
 from leadhand.errors import REFUSALS, Refused, error_for
-from leadhand.models.form_answers import Unfit
+from leadhand.models.forms import Unfit
 from leadhand.models.problems import FieldProblem, Problem
-from leadhand.models.views.batch import BatchItemView
 from leadhand.models.views.plan import PlanView
+from leadhand.models.views.session import BatchItemView
 
 #: What an earlier version answered, by the names below.
 RECORDED = json.loads((Path(__file__).parent / "problems.json").read_text())

@@ -17,7 +17,7 @@ from typing import Any
 
 import yaml
 
-from leadhand.local.ports import free_port
+from leadhand.local.processes import free_port
 from tests import servers
 from tests.waiting import wait_until
 

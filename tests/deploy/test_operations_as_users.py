@@ -13,12 +13,12 @@ import pytest
 from pydantic import JsonValue
 
 from api import create_app
-from app.domain.artifacts import Artifact
-from app.domain.ids import SessionRef
-from app.domain.merges import plan_branch
-from app.domain.outcomes import Outcome
+from app.core.addresses import SessionRef
+from app.core.artifacts import Artifact
+from app.core.folders import plan_branch
+from app.core.outcomes import Outcome
 from app.engine import Engine
-from app.security.step_tokens import BODY_SCOPES, Caller, mint
+from app.security.signatures import BODY_SCOPES, Caller, mint
 from app.settings import Settings
 from app.store.examination import API, BROKER, SCRIPTS, STATE
 from app.store.store import Store, connect
@@ -33,7 +33,7 @@ from tests.engine.plans.plan_world import PlanWorld
 from tests.engine.world import World
 from tests.session_driving import claim, end, ref_of
 from workers.artifacts import SCOPES
-from workers.attempt.park import park
+from workers.attempt.settle import park
 
 OPERATOR, SECRET = "the operator's own", "signs capabilities"
 LOOP = {

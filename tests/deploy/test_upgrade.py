@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from app.domain.program import SCHEMA_VERSION
+from app.core.program import SCHEMA_VERSION
 from tests.deploy.compose import ROOT, Container, Topology, new_environment
 from tests.deploy.talking import WAITS, call, ended, submit
 from tests.waiting import wait_until

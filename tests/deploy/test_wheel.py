@@ -15,7 +15,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from leadhand.local.ports import free_port
+from leadhand.local.processes import free_port
 from tests.deploy.compose import ROOT
 from tests.deploy.installation import Installation, build, contents, unpack
 from tests.model_server import Say, model_server

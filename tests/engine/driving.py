@@ -11,13 +11,12 @@ from typing import Any
 
 from redis import ConnectionPool, Redis
 
-from app.domain import routing
-from app.domain.ids import SessionRef
-from app.domain.program import Action, Loop, OnFail, Program, RetryPolicy, Step
-from app.domain.records import Grant, NewSession, Reply, StoredProgram
-from app.domain.states import SESSION_NEXT, SessionStatus
-from app.store.lua_modules import Reader
-from app.store.script_library import Verb, text_of
+from app.core import routing
+from app.core.addresses import SessionRef
+from app.core.program import Action, Loop, OnFail, Program, RetryPolicy, Step
+from app.core.records import Grant, NewSession, Reply, StoredProgram
+from app.core.states import SESSION_NEXT, SessionStatus
+from app.store.script_library import Reader, Verb, text_of
 from app.store.store import Store, connect
 
 LEASE_MS = 30_000

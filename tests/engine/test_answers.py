@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from app.compiler import compile_document
-from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome
-from app.domain.program import Action, Program, Step
-from app.operations.submit import About
+from app.core.addresses import SessionRef
+from app.core.outcomes import Outcome
+from app.core.program import Action, Program, Step
+from app.sessions.submit import About
 from leadhand.errors import AnswerUnwanted
 from tests.engine.driving import Bench, Drive
 from tests.engine.world import World
 from tests.flows import flow, loop
-from workers.attempt.park import park
+from workers.attempt.settle import park
 
 
 def ask(id_: str) -> Step:

@@ -12,7 +12,7 @@ from tests.engine.world import World
 from tests.flows import flow
 from tests.session_driving import claim, end, ref_of, run_iteration, settle
 from tests.silent_engine import loop, silent_engine
-from workers.attempt.park import park
+from workers.attempt.settle import park
 
 
 @pytest.fixture

@@ -6,11 +6,11 @@ import re
 
 import pytest
 
-from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome
-from app.domain.program import Action, Loop, Program, Step
+from app.core.addresses import SessionRef
+from app.core.outcomes import Outcome
+from app.core.program import Action, Loop, Program, Step
 from app.errors import InvalidDocument
-from app.operations.submit import About
+from app.sessions.submit import About
 from tests.engine.driving import Bench
 from tests.engine.world import World
 

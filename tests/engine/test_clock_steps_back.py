@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.domain.outcomes import Outcome
+from app.core.outcomes import Outcome
 from tests.engine.children.test_children import family
 from tests.engine.driving import LEASE_MS, Bench, Drive, program, step
 from tests.engine.test_fsck import audit

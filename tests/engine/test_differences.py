@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome
-from app.domain.program import Action, Loop, Program, RetryPolicy, Step
-from app.operations.submit import About
+from app.core.addresses import SessionRef
+from app.core.outcomes import Outcome
+from app.core.program import Action, Loop, Program, RetryPolicy, Step
+from app.sessions.submit import About
 from leadhand.models.views.step import NoDiffs
 from tests.engine.world import World
 from workers.folders.work_diff import pack_diff

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from app.domain.ids import SessionRef
-from app.domain.records import Reply
+from app.core.addresses import SessionRef
+from app.core.records import Reply
 from app.store.identity import Identity
 from app.store.script_library import VERBS, Verb
 from tests.engine.driving import LEASE_MS, Bench, Drive, held, program, step

@@ -11,23 +11,16 @@ import click
 import pytest
 from redis import Redis
 
-from app.domain.control import Control
-from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome, Usage
-from app.domain.program import (
-    SCHEMA_VERSION,
-    Action,
-    Loop,
-    Program,
-    RetryPolicy,
-    Step,
-)
-from app.operations.submit import About
+from app.core.addresses import SessionRef
+from app.core.outcomes import Outcome, Usage
+from app.core.program import SCHEMA_VERSION, Action, Loop, Program, RetryPolicy, Step
+from app.core.states import Control
+from app.sessions.submit import About
 from leadhand.cli import cli
-from leadhand.cli.commands.explain import explanation
-from leadhand.cli.render.times import with_local_times
+from leadhand.cli.render.session_text import with_local_times
+from leadhand.cli.show import explanation
 from leadhand.models.documents import Budget
-from leadhand.models.reasons import Reason, ReasonCode
+from leadhand.models.verdicts import Reason, ReasonCode
 from leadhand.models.views.explain import ExplainView, Wait
 from leadhand.models.views.explain import ExplainView as Told
 from tests.engine.children.test_children import family

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome
-from app.operations.attempts import FolderState
+from app.core.addresses import SessionRef
+from app.core.outcomes import Outcome
+from app.sessions.attempts import FolderState
 from tests.engine.driving import Bench
 from tests.engine.world import World
+from workers.folders.snapshots import Worktree
 from workers.folders.work_diff import Look, needs_snapshot
-from workers.folders.worktree import Worktree
 
 NOTED = "the working folder changed while the session was stopped"
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from app.compiler import compile_document
-from app.domain.ids import SessionRef
+from app.core.addresses import SessionRef
 from app.errors import AnswerUnfit
-from app.operations.submit import About
+from app.sessions.submit import About
 from leadhand.errors import AnswerUnwanted
 from leadhand.flows.documents import FlowDefinition
 from leadhand.flows.faults import all_faults
@@ -18,7 +18,7 @@ from leadhand.models.forms import GivenAnswer
 from tests.engine.driving import Bench
 from tests.engine.world import World
 from tests.flows import flow
-from workers.attempt.park import park
+from workers.attempt.settle import park
 
 FORM: dict[str, Any] = {
     "type": "object",

@@ -10,15 +10,15 @@ from typing import cast
 import pytest
 from redis import Redis
 
-from app.domain.ids import SessionRef
-from app.domain.ports import QueueDepth
-from app.domain.program import SCHEMA_VERSION
-from app.operations.audit import Audit
-from app.operations.named_locks import LockCall
+from app.core.addresses import SessionRef
+from app.core.program import SCHEMA_VERSION
+from app.core.records import QueueDepth
+from app.sessions.audit import Audit
+from app.shared import LockCall
 from leadhand.contract.fleet import combine_audits
 from leadhand.errors import KeyDamaged
-from leadhand.models.views.audit import Finding, FsckView
-from leadhand.models.views.audit import FsckView as Found
+from leadhand.models.views.fleet import Finding, FsckView
+from leadhand.models.views.fleet import FsckView as Found
 from leadhand.models.views.shared import LockGrant
 from tests.engine.children.test_children import family
 from tests.engine.driving import Bench

@@ -9,7 +9,7 @@ import pytest
 from redis import Redis
 
 from app import sweep
-from app.domain.ids import SessionRef
+from app.core.addresses import SessionRef
 from app.store.store import Store, connect
 from leadhand.errors import SessionUnknown, StoreFull
 from tests.engine.children.test_children import family

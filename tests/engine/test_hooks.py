@@ -8,10 +8,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import JsonValue
 
-from app.domain.ids import SessionRef
+from app.core.addresses import SessionRef
 from app.engine import Engine
 from app.settings import Settings
-from app.webhooks.deliveries import HOLD_MS, TRIES, wait_ms
+from app.webhooks import HOLD_MS, TRIES, wait_ms
 from tests.engine.driving import Bench
 from tests.silent_engine import NobodyThere, loop
 

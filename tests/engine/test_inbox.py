@@ -8,19 +8,19 @@ from pathlib import Path
 import pytest
 from pydantic import JsonValue
 
-from app.domain.ids import SessionRef
-from app.domain.messages import BYTES, END, NOTICE
-from app.domain.outcomes import Outcome
-from app.domain.program import Action, Program, Step
-from app.domain.records import Grant
+from app.core.addresses import SessionRef
+from app.core.messages import BYTES, END, NOTICE
+from app.core.outcomes import Outcome
+from app.core.program import Action, Program, Step
+from app.core.records import Grant
 from app.errors import CapabilityRefused, InvalidDocument
-from app.operations.inbox import KEPT, Sender
-from app.operations.submit import About
-from app.security.step_tokens import Caller
+from app.security.signatures import Caller
+from app.sessions.inbox import KEPT, Sender
+from app.sessions.submit import About
 from app.store.script_library import text_of
 from app.store.store import connect
 from leadhand.errors import IdempotencyConflict, MessageRefused
-from leadhand.models.reasons import Reason, ReasonCode
+from leadhand.models.verdicts import Reason, ReasonCode
 from tests.engine.driving import Bench, loop, program, step
 from tests.engine.flows.changed_flow import Flow
 from tests.engine.test_fsck import audit

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome, Usage
-from app.domain.program import Action, Program, RetryPolicy, Step
-from app.operations.guards import IDLE_S
-from app.operations.submit import About
+from app.core.addresses import SessionRef
+from app.core.outcomes import Outcome, Usage
+from app.core.program import Action, Program, RetryPolicy, Step
+from app.guards import IDLE_S
+from app.sessions.submit import About
 from leadhand.errors import AnswerUnwanted
 from leadhand.models.documents import Budget
 from leadhand.models.forms import AnswerRules, GivenAnswer
 from tests.engine.driving import Bench
 from tests.engine.guards.stops import begin, gate, guard_of, stop
 from tests.engine.world import DONE, World
-from workers.attempt.park import park
+from workers.attempt.settle import park
 
 ASK = Step(id="ask", action=Action.HUMAN, timeout_s=3, inputs={"question": "well?"})
 WORK = Step(id="work", action=Action.TOOL, timeout_s=60, retry=RetryPolicy(retries=1, backoff_s=0))

@@ -7,11 +7,11 @@ import json
 import pytest
 from redis import Redis
 
-from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome
-from app.domain.program import Action, Loop, Program, Step
-from app.domain.records import Grant
-from app.operations.submit import About
+from app.core.addresses import SessionRef
+from app.core.outcomes import Outcome
+from app.core.program import Action, Loop, Program, Step
+from app.core.records import Grant
+from app.sessions.submit import About
 from leadhand.cli.render.session_text import session_lines
 from leadhand.models.views.result import LedgerEntry
 from leadhand.models.views.result import LedgerEntry as Entry

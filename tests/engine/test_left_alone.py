@@ -6,16 +6,16 @@ import pytest
 from pydantic import JsonValue
 from redis import Redis
 
-from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome, Usage
-from app.domain.program import Action, Program, Step
-from app.operations.submit import About
+from app.core.addresses import SessionRef
+from app.core.outcomes import Outcome, Usage
+from app.core.program import Action, Program, Step
+from app.sessions.submit import About
 from leadhand.models.documents import LoopDocument
 from tests.engine.children.test_children import DOCUMENT
 from tests.engine.driving import Bench
 from tests.engine.test_fsck import audit
 from tests.engine.world import World
-from workers.attempt.park import park
+from workers.attempt.settle import park
 
 DO = "loop~1[1]/do"
 

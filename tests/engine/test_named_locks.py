@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 from pydantic import JsonValue
 
-from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome
-from app.domain.program import Action, Program, Step
-from app.domain.records import Grant
+from app.core.addresses import SessionRef
+from app.core.outcomes import Outcome
+from app.core.program import Action, Program, Step
+from app.core.records import Grant
 from app.errors import CapabilityRefused, InvalidDocument
-from app.operations.named_locks import LockCall
-from app.operations.submit import About
-from app.security.step_tokens import BODY_SCOPES, Caller
+from app.security.signatures import BODY_SCOPES, Caller
+from app.sessions.submit import About
+from app.shared import LockCall
 from leadhand.errors import (
     LockLost,
     LockRefused,

@@ -5,13 +5,12 @@ from __future__ import annotations
 import pytest
 
 from app.compiler.workflow import compile_loop
-from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome
-from app.operations.submit import About
+from app.core.addresses import SessionRef
+from app.core.outcomes import Outcome
+from app.sessions.submit import About
 from leadhand.models.documents import LoopDocument
 from tests.engine.world import World
-from workers.prompts.build import doer_prompt
-from workers.prompts.inputs import DoerInputs
+from workers.prompts import DoerInputs, doer_prompt
 
 
 @pytest.fixture

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from pydantic import JsonValue
 
-from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome, Thread
-from app.domain.program import Action, Origin, Program, RetryPolicy, Step
-from app.operations.submit import About
-from leadhand.models.reasons import Reason, ReasonCode
+from app.core.addresses import SessionRef
+from app.core.outcomes import Outcome, Thread
+from app.core.program import Action, Origin, Program, RetryPolicy, Step
+from app.sessions.submit import About
+from leadhand.models.verdicts import Reason, ReasonCode
 from tests.engine.world import World
 from workers.attempt.attempt import Attempts
 from workers.attempt.heartbeat import Heartbeats
-from workers.attempt.park import park
+from workers.attempt.settle import park
 from workers.registry.agent_entry import Agent, UsagePaths
 from workers.registry.agents import AgentBook
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from app.domain.ids import SessionRef
-from app.domain.records import Grant
-from app.operations.outputs import ATTEMPTS, KEPT_S, QUIET_MS, RING_BYTES, Outputs
+from app.core.addresses import SessionRef
+from app.core.records import Grant
+from app.sessions.outputs import ATTEMPTS, KEPT_S, QUIET_MS, RING_BYTES, Outputs
 from app.store.store import connect
 from tests.engine.world import World
 from workers.attempt.output_writer import Ring
-from workers.task.live_output import LiveOutput, Part, Stream
+from workers.live_output import LiveOutput, Part, Stream
 
 DO = "loop~1[1]/do"
 

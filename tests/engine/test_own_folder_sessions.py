@@ -10,20 +10,20 @@ from pathlib import Path
 import pytest
 from pydantic import TypeAdapter
 
-from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome
-from app.domain.program import Loop, Program, Step
+from app.core.addresses import SessionRef
+from app.core.outcomes import Outcome
+from app.core.program import Loop, Program, Step
 from app.errors import InvalidDocument
-from app.operations.step_verbs.fork import Wish
-from leadhand.cli.commands.explain import explanation
+from app.sessions.fork import Wish
 from leadhand.cli.render.result_text import next_steps
 from leadhand.cli.render.session_text import session_lines
+from leadhand.cli.show import explanation
 from leadhand.errors import ControlRefused
 from leadhand.flows.documents import AnyDocument
 from tests.engine.world import World
 from tests.unit.workers.folders.repositories import ENV
-from workers.attempt.park import park
-from workers.folders.root_check import folder_failure
+from workers.attempt.settle import park
+from workers.folders.spill import folder_failure
 
 LOOP = {
     "kind": "loop",

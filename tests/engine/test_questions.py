@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from app.domain.ids import SessionRef
-from app.domain.program import Action, Program, Step
+from app.core.addresses import SessionRef
+from app.core.program import Action, Program, Step
 from app.errors import InvalidDocument
-from app.operations.submit import About
-from app.queries import questions as module
+from app.sessions import questions as module
+from app.sessions.submit import About
 from leadhand.errors import SessionUnknown
 from leadhand.models.views.explain import QuestionView
 from tests.engine.driving import Bench
 from tests.engine.world import World
 from tests.flows import flow
-from workers.attempt.park import park
+from workers.attempt.settle import park
 
 
 def ask(id_: str, question: str = "well?") -> Step:

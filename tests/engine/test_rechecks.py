@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.domain.program import Loop
-from app.history.snapshot import Snapshot
-from app.resume.plan import rewind_to
+from app.core.program import Loop
+from app.history.records import Snapshot
+from app.sessions.resume import rewind_to
 from tests.engine.driving import Bench, Drive, loop, program, step
 
 

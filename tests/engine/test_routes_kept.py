@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from app.domain import routing
-from app.domain.program import Action, Program, Step
+from app.core import routing
+from app.core.program import Action, Program, Step
 from app.store.script_library import text_of
 from app.store.store import connect
 from tests.engine.driving import Bench

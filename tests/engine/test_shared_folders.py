@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from app.domain.ids import SessionRef
-from app.domain.program import Action, Step
+from app.core.addresses import SessionRef
+from app.core.program import Action, Step
 from tests.engine.driving import Bench
 from tests.engine.test_fsck import audit
 from tests.engine.trees import FLOW, KIDS, SUBFLOW, WIDE, RandomWork, child_of, root_of

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from pydantic import JsonValue
 
-from app.domain.ids import SessionRef
-from app.domain.program import Action, Loop, Program, Step
-from app.operations.submit import About
+from app.core.addresses import SessionRef
+from app.core.program import Action, Loop, Program, Step
+from app.sessions.submit import About
 from tests.engine.world import World
 from tests.waiting import wait_until
 from workers.attempt.attempt import TAKE, Attempts

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from app.compiler.workflow import compile_loop
-from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome
-from app.operations.submit import About
+from app.core.addresses import SessionRef
+from app.core.outcomes import Outcome
+from app.sessions.submit import About
 from leadhand.models.documents import LoopDocument
 from tests.engine.world import World
 from workers.checkers.combine import judge

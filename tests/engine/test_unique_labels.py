@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import JsonValue
 
-from app.domain.ids import SessionRef
+from app.core.addresses import SessionRef
 from app.engine import Engine
 from leadhand.errors import ControlRefused, IdempotencyConflict, LabelTaken
 from leadhand.flows.documents import FlowDocument

@@ -7,10 +7,10 @@ from random import Random
 
 from pydantic import JsonValue
 
-from app.domain.ids import SessionRef
-from app.domain.program import Action, Loop, OnFail, Program, Step
-from app.domain.records import Grant
-from app.operations.submit import About
+from app.core.addresses import SessionRef
+from app.core.program import Action, Loop, OnFail, Program, Step
+from app.core.records import Grant
+from app.sessions.submit import About
 from tests.engine.test_fsck import audit
 from tests.engine.world import World
 

@@ -9,13 +9,12 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome
-from app.domain.ports import QueueDepth
-from app.domain.program import Action, Loop, Program, Step
-from app.domain.records import Grant, Hint, Reply
+from app.core.addresses import SessionRef
+from app.core.outcomes import Outcome
+from app.core.program import Action, Loop, Program, Step
+from app.core.records import Grant, Hint, QueueDepth, Reply
 from app.engine import Engine
-from app.operations.submit import About
+from app.sessions.submit import About
 from app.settings import Settings
 from app.store.script_library import text_of
 from app.store.store import Store, connect

@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, cast
 
-from app.domain.outcomes import Thread
-from app.domain.records import Reply
+from app.core.outcomes import Thread
+from app.core.records import Reply
 from app.store.script_library import Verb
 from tests.engine.driving import LEASE_MS
 from tests.model.comparison import Call, Comparison

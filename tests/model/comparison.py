@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from app.domain.program import Action, Program
-from app.domain.records import Grant
+from app.core.program import Action, Program
+from app.core.records import Grant
 from tests.engine.driving import Bench, Drive
 from tests.model.model import Model
 from tests.model.rules.tree import StepRun, Turn

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from app.domain.program import Action, Loop, Node, OnFail, Program, Step, needs_of
+from app.core.program import Action, Loop, Node, OnFail, Program, Step, needs_of
 
 
 class Said(NamedTuple):

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from app.domain.addresses import path_of
-from app.domain.program import Action, Program, Step
+from app.core.addresses import path_of
+from app.core.program import Action, Program, Step
 from tests.model.rules.resuming import Resuming
 from tests.model.rules.tree import Back, Child, StepRun, body_at
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Sequence
 from typing import Any
 
-from app.domain.program import (
+from app.core.program import (
     DECIDERS,
     Action,
     Given,

@@ -9,11 +9,11 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome, Thread
-from app.domain.program import Action, Given, Loop, OnFail, Program, Step
+from app.core.addresses import SessionRef
+from app.core.outcomes import Outcome, Thread
+from app.core.program import Action, Given, Loop, OnFail, Program, Step
 from app.errors import PositionRefused
-from app.operations.submit import About
+from app.sessions.submit import About
 from leadhand.models.documents import Budget
 from tests.engine.driving import step
 from tests.engine.world import World

@@ -8,15 +8,14 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from app.domain.addresses import block_of, path_of, turn_of
-from app.domain.ids import SessionRef
-from app.domain.outcomes import Thread
-from app.domain.program import Action, Step
-from app.domain.records import Grant
+from app.core.addresses import SessionRef, block_of, path_of, turn_of
+from app.core.outcomes import Thread
+from app.core.program import Action, Step
+from app.core.records import Grant
 from app.errors import PositionRefused
-from app.history.snapshot import Snapshot
-from app.resume.compatibility import can_switch_in_place
-from app.resume.plan import rewind_to
+from app.history.records import Snapshot
+from app.sessions.migrate import can_switch_in_place
+from app.sessions.resume import rewind_to
 from tests.engine.driving import LEASE_MS, assert_nothing_left, held, usage
 from tests.model.calls import Calls
 from tests.model.comparison import Call

@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from app.domain.outcomes import Outcome
-from leadhand.models.reasons import Reason, ReasonCode
+from app.core.outcomes import Outcome
+from leadhand.models.verdicts import Reason, ReasonCode
 from workers.checkers.combine import combine
-from workers.prompts.build import FEEDBACK_LIMIT
-from workers.task.inputs import Check
+from workers.prompts import FEEDBACK_LIMIT
+from workers.task import Check
 
 #: From worst to best, for who waits for the loop.
 ORDER = ("terminate", "retry", "accept")

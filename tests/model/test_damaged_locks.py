@@ -8,11 +8,11 @@ from random import Random
 
 import pytest
 
-from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome
-from app.domain.program import Action, Loop, Program, Step
-from app.domain.records import Grant
-from app.operations.submit import About
+from app.core.addresses import SessionRef
+from app.core.outcomes import Outcome
+from app.core.program import Action, Loop, Program, Step
+from app.core.records import Grant
+from app.sessions.submit import About
 from tests.effort import seeds
 from tests.engine.driving import Bench
 from tests.engine.test_fsck import audit

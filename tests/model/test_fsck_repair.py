@@ -6,9 +6,9 @@ from random import Random
 
 import pytest
 
-from app.domain.ids import SessionRef
-from app.domain.program import Action, Loop, Program, Step
-from app.operations.submit import About
+from app.core.addresses import SessionRef
+from app.core.program import Action, Loop, Program, Step
+from app.sessions.submit import About
 from tests.effort import seeds
 from tests.engine.driving import Bench
 from tests.engine.test_fsck import MESSES, SOUND_FIRST, Mess, audit

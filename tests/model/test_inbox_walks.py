@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from app.domain.program import Program
-from app.domain.records import Grant
+from app.core.program import Program
+from app.core.records import Grant
 from tests.engine.driving import LEASE_MS, Bench, Drive, loop, program, step
 
 CALLS = 60

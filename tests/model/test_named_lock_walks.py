@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from app.domain.ids import SessionRef
-from app.domain.program import Program
-from app.domain.records import Grant, Reply
+from app.core.addresses import SessionRef
+from app.core.program import Program
+from app.core.records import Grant, Reply
 from tests.engine.driving import LEASE_MS, Bench, Drive, program, step
 
 CALLS = 60

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import redis
 
-from app.domain.ids import SessionRef
-from app.domain.program import Action, Loop, Program, Step
-from app.operations.submit import About
+from app.core.addresses import SessionRef
+from app.core.program import Action, Loop, Program, Step
+from app.sessions.submit import About
 from tests.effort import few_or_all
 from tests.engine.driving import Bench
 from tests.engine.locks.sessions import commands_of

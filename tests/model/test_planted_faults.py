@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from app.domain import routing
+from app.core import routing
 from app.store.store import connect
 from tests.engine.driving import Bench
 from tests.model.faults import FAULTS, Fault, noticed

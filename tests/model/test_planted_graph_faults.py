@@ -36,11 +36,11 @@ GRAPHS = 300
 
 FAULTS = (
     PythonFault(
-        "a condition is ignored", "app.operations.templates",
+        "a condition is ignored", "app.sessions.templates",
         "if template.when is not None and not scope.is_met(template.when):", "if False:",
     ),
     PythonFault(
-        "a condition is turned round", "app.operations.templates",
+        "a condition is turned round", "app.sessions.templates",
         "is not condition.is_negated", "is condition.is_negated",
     ),
     PythonFault(
@@ -60,24 +60,24 @@ FAULTS = (
         "return Program(name=document.name, body=tuple(body))",
     ),
     PythonFault(
-        "all errors are retried", "app.domain.graphs",
+        "all errors are retried", "app.core.program",
         'if outcome.word != "failed" or not policy.on or', "if True or",
     ),
     PythonFault(
-        "a busy error is not told from others", "app.domain.graphs",
+        "a busy error is not told from others", "app.core.program",
         "return not (errors | classes).isdisjoint(on)", "return False",
     ),
     PythonFault(
-        "an item is lost from the results", "app.history.graph_values",
+        "an item is lost from the results", "app.history.values",
         "for item in range(1, self.turn.width + 1)", "for item in range(1, self.turn.width)",
     ),
     PythonFault(
-        "the order of the results is mixed", "app.history.graph_values",
+        "the order of the results is mixed", "app.history.values",
         "items = [outcomes.get(address) for address in place.addresses]",
         "items = [outcomes.get(address) for address in sorted(place.addresses, reverse=True)]",
     ),
     PythonFault(
-        "the result of an older run is read", "app.history.graph_values",
+        "the result of an older run is read", "app.history.values",
         'f"{name}~{run}" if run > 1 else name', "name",
     ),
     PythonFault(
@@ -90,45 +90,45 @@ FAULTS = (
         "(why or (held.failed and not asks_for_error))", "why",
     ),
     PythonFault(
-        "a step runs though it refers to a skipped one", "app.operations.templates",
+        "a step runs though it refers to a skipped one", "app.sessions.templates",
         "if found.skipped is not None and reference.default is None:", "if False:",
     ),
     PythonFault(
-        "a join of all asks for any", "app.operations.templates",
+        "a join of all asks for any", "app.sessions.templates",
         '(all if template.join == "all" else any)(succeeded)', "any(succeeded)",
     ),
     PythonFault(
-        "a failed step counts as succeeded for a join", "app.history.graph_values",
+        "a failed step counts as succeeded for a join", "app.history.values",
         'Held({"error": error}, failed=True), succeeded=(False,)',
         'Held({"error": error}, failed=True), succeeded=(True,)',
     ),
     PythonFault(
-        "each item is the first one", "app.operations.inputs",
+        "each item is the first one", "app.sessions.inputs",
         "step.for_each[int(number) - 1]", "step.for_each[0]",
     ),
     PythonFault(
-        "a retry runs nothing that comes after its step", "app.resume.plan",
+        "a retry runs nothing that comes after its step", "app.sessions.resume",
         "look.reruns(found) | {str(found.node)}", "{str(found.node)}",
     ),
     PythonFault(
-        "a resume after a step runs that step again", "app.resume.plan",
+        "a resume after a step runs that step again", "app.sessions.resume",
         "return look.rewind(point, look.reruns(point), failed=failed)",
         "return look.rewind(point, look.reruns(point) | {str(point.node)}, failed=failed)",
     ),
     PythonFault(
-        "the list of a skipped step is not made again", "app.resume.plan",
+        "the list of a skipped step is not made again", "app.sessions.resume",
         "return reruns | {maker.id for maker", "return reruns or {maker.id for maker",
     ),
     PythonFault(
-        "the items of an older list are run", "app.domain.fan_out",
+        "the items of an older list are run", "app.core.routing",
         "{key: [] for key in expand}", "{}",
     ),
     PythonFault(
-        "a fork keeps what another input changes", "app.resume.forking",
+        "a fork keeps what another input changes", "app.sessions.forking",
         "look.with_lists(reruns | affected)", "look.with_lists(reruns)",
     ),
     PythonFault(
-        "a fork keeps all that is done", "app.resume.forking",
+        "a fork keeps all that is done", "app.sessions.forking",
         'if is_done(known, node, "")} - reruns', 'if is_done(known, node, "")}',
     ),
     PythonFault(

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from app.domain.states import SESSION_NEXT, SessionStatus
+from app.core.states import SESSION_NEXT, SessionStatus
 from app.store.store import connect
 from tests.effort import few_or_all
 from tests.engine.driving import Bench, Drive, held, loop, program, step

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import settings
 
 from api import create_app
-from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome
-from app.domain.program import Action, Given, Loop, Program, Step
+from app.core.addresses import SessionRef
+from app.core.outcomes import Outcome
+from app.core.program import Action, Given, Loop, Program, Step
 from app.errors import PositionRefused
-from app.operations.submit import About
+from app.sessions.submit import About
 from app.settings import Settings
 from leadhand.errors import ControlRefused
 from tests.engine.driving import Bench, loop, program, step

@@ -12,12 +12,12 @@ from random import Random
 import pytest
 from hypothesis import settings
 
-from app.domain.addresses import block_of, path_of
-from app.domain.program import Program, Step, transitive_needs
+from app.core.addresses import block_of, path_of
+from app.core.program import Program, Step, transitive_needs
 from app.errors import PositionRefused
-from app.history.snapshot import Snapshot
-from app.resume.plan import rewind_to
-from app.resume.rewind import Rewind
+from app.history.records import Snapshot
+from app.sessions.resume import rewind_to
+from app.sessions.rewind import Rewind
 from tests.engine.driving import Bench
 from tests.engine.world import World
 from tests.model.interpreter import Run, Said

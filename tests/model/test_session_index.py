@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from app.domain.program import Action, Program, Step
+from app.core.program import Action, Program, Step
 from app.engine import Engine
-from app.operations.submit import About
-from app.queries.listing import end_ms, first_ms
+from app.sessions.listing import end_ms, first_ms
+from app.sessions.submit import About
 from app.settings import Settings
-from app.store.session_index import KINDS
+from app.store.session_reads import KINDS
 from app.store.store import Store
 from app.sweep import sweep
 from leadhand.contract.sessions import SessionsWanted

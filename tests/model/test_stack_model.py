@@ -16,8 +16,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from app.operations.stacks import StackCall, Stacks
-from app.queries.stacks import WorkflowFilter
+from app.stacks import StackCall, Stacks, WorkflowFilter
 from app.store.stacks import StackReads
 from leadhand.contract.stacks import StartWorkflow
 from leadhand.errors import NoActiveWorkflow, StackRefused, WorkflowNotStacked, WorkflowUnknown

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from app.domain.addresses import path_of
-from app.domain.program import (
+from app.core.addresses import path_of
+from app.core.program import (
     Action,
     Loop,
     OnFail,
@@ -25,8 +25,8 @@ from app.domain.program import (
     Template,
     transitive_needs,
 )
-from app.domain.records import Grant
-from app.domain.routing import widths
+from app.core.records import Grant
+from app.core.routing import widths
 from tests.engine.driving import LEASE_MS, Bench, Drive, assert_told_once
 from tests.model.interpreter import Run, Said
 from tests.model.random_programs import random_program

@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from app.domain import routing
-from app.domain.records import Grant
+from app.core import routing
+from app.core.records import Grant
 from tests.engine.driving import Bench, Drive, loop, program, step
 from tests.model.random_programs import random_program
 from tests.model.test_whole_programs import Oracle, Schedule, settled

@@ -10,16 +10,15 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from app.domain.outcomes import Outcome, Thread
+from app.core.outcomes import Outcome, Thread
 from app.truncate import cut
-from leadhand.models.reasons import ReasonCode
-from workers.agents.answer import Answer
-from workers.agents.codex_rollout import codex_home
+from leadhand.models.verdicts import ReasonCode
+from workers.agents.codex import codex_home
 from workers.agents.output_parser import OutputParser
-from workers.agents.question import Question
+from workers.agents.question import Answer, Question
 from workers.processes.exit_outcome import failed_outcome, failure
-from workers.processes.own_folders import claim_session_folder, create_file
 from workers.processes.process import Command, ProcessResult, run
+from workers.processes.user_folders import claim_session_folder, create_file
 from workers.registry.errors import OutputUnreadable
 
 #: Characters of an agent's own error message that the reason quotes.

@@ -6,13 +6,14 @@ import threading
 
 from pydantic import JsonValue
 
-from app.domain.outcomes import Outcome
-from app.fleet.programs import program_of, why_no_program
+from app.core.outcomes import Outcome
+from app.fleet.inventory import program_of, why_no_program
 from app.truncate import cut
-from leadhand.models.reasons import ReasonCode
-from workers.agents.ask import agent_named, ask
-from workers.agents.continuing import ask_on
+from leadhand.models.verdicts import ReasonCode
+from workers.agents.ask import agent_named, ask, ask_on
 from workers.agents.output_parser import TEXT_LIMIT
+from workers.functions import call
+from workers.inline_calls import CallResult
 from workers.processes.exit_outcome import (
     add_process_facts,
     failed_outcome,
@@ -21,11 +22,8 @@ from workers.processes.exit_outcome import (
     why_not_started,
 )
 from workers.processes.process import run
-from workers.prompts.build import attempt_prompt, doer_prompt, prompt_with_messages
-from workers.prompts.inputs import DoerInputs
-from workers.task.call_result import CallResult
-from workers.task.functions import call
-from workers.task.task import BodyTask
+from workers.prompts import DoerInputs, attempt_prompt, doer_prompt, prompt_with_messages
+from workers.task import BodyTask
 
 
 def run_doer(task: BodyTask, cancel: threading.Event) -> Outcome:

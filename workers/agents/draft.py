@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from pydantic import BaseModel, Field, JsonValue, TypeAdapter, ValidationError
 
-from app.domain.outcomes import Outcome
+from app.core.outcomes import Outcome
 from leadhand.models.documents import Doer
 from leadhand.models.plans import (
     AddTask,
@@ -19,12 +19,11 @@ from leadhand.models.plans import (
     check_checkers,
     check_tasks,
 )
-from leadhand.models.reasons import ReasonCode
+from leadhand.models.verdicts import ReasonCode
 from workers.agents.ask import agent_named, ask
 from workers.processes.exit_outcome import failed_outcome
-from workers.prompts.build import prompt_with_messages
-from workers.prompts.plan import draft_prompt, replan_prompt
-from workers.task.task import BodyTask
+from workers.prompts import draft_prompt, prompt_with_messages, replan_prompt
+from workers.task import BodyTask
 
 _TASKS = TypeAdapter(tuple[PlannedTask, ...])
 _FENCE = re.compile(r"```[ \t]*(?:json)?[ \t]*\n(.*?)```", re.DOTALL | re.IGNORECASE)

@@ -8,15 +8,14 @@ from collections.abc import Mapping
 
 from pydantic import JsonValue
 
-from app.domain.outcomes import Outcome, Thread, Usage
+from app.core.outcomes import Outcome, Thread, Usage
 from app.truncate import cut
-from leadhand.models.reasons import ReasonCode
-from workers.agents.answer import Answer
+from leadhand.models.verdicts import ReasonCode
 from workers.agents.output_parser import TEXT_LIMIT
-from workers.agents.question import Question
+from workers.agents.question import Answer, Question
+from workers.functions import call
+from workers.inline_calls import CallResult
 from workers.processes.exit_outcome import failed_outcome, failure
-from workers.task.call_result import CallResult
-from workers.task.functions import call
 
 _MOST_TOKENS = 10**12
 _MOST_USD = 1_000_000.0

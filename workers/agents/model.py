@@ -11,11 +11,10 @@ import threading
 from collections.abc import Sequence
 from dataclasses import replace
 
-from app.domain.outcomes import Thread
-from workers.agents.answer import Answer
+from app.core.outcomes import Thread
 from workers.agents.command import run_and_parse
 from workers.agents.output_parser import TEXT_LIMIT, TURN_LIMIT, OutputParser
-from workers.agents.question import Question
+from workers.agents.question import Answer, Question
 from workers.registry.agent_entry import Agent, UsagePaths
 from workers.registry.errors import PromptTooLong
 

@@ -8,10 +8,11 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from app.domain.outcomes import Busy, Usage
+from app.core.outcomes import Busy, Usage
 from app.truncate import cut
 from workers.agents.activity import (
     Activity,
+    ActivityLog,
     AgentText,
     Notice,
     ToolEnded,
@@ -19,16 +20,12 @@ from workers.agents.activity import (
     format_input,
     format_value,
 )
-from workers.agents.activity_log import ActivityLog
-from workers.agents.codex_events import read_codex
-from workers.agents.codex_rollout import find_sandbox_error
+from workers.agents.codex import find_sandbox_error, read_codex
 from workers.agents.usage import Meter
-from workers.processes.line_reader import LINE_BYTES, Lines
-from workers.processes.output import Captured
-from workers.registry.agent_entry import ActivityPaths, Agent
+from workers.live_output import LiveOutput
+from workers.processes.output import LINE_LIMIT, Captured, Lines
+from workers.registry.agent_entry import ActivityPaths, Agent, find
 from workers.registry.errors import OutputUnreadable
-from workers.registry.json_path import find
-from workers.task.live_output import LiveOutput
 
 #: Bytes at the end of the output that are searched for a JSON object.
 SEARCHED_BYTES = 16 * 1024 * 1024
@@ -139,7 +136,7 @@ class OutputParser:
 
     def _skip_line(self, size: int) -> None:
         self._skipped += 1
-        text = f"a line of {size / 1e6:.1f} MB was skipped; lines are read up to {LINE_BYTES} bytes"
+        text = f"a line of {size / 1e6:.1f} MB was skipped; lines are read up to {LINE_LIMIT} bytes"
         self.activity.take(Notice("warning", text))
 
     def _take(self, event: JsonValue) -> None:

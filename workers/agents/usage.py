@@ -6,9 +6,8 @@ from typing import NamedTuple, Self
 
 from pydantic import JsonValue
 
-from app.domain.outcomes import Usage
-from workers.registry.agent_entry import Agent, UsagePaths
-from workers.registry.json_path import find
+from app.core.outcomes import Usage
+from workers.registry.agent_entry import Agent, UsagePaths, find
 
 #: Upper bounds of reported numbers.
 _MOST_TOKENS = 10**12

@@ -6,32 +6,38 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import assert_never
 
 from pydantic import ValidationError
 
-from app.domain.outcomes import Outcome
-from app.domain.program import Action
+from app.core.outcomes import Outcome
+from app.core.program import Action
+from app.sessions.attempts import Work
+from app.sessions.local_work import is_skipped
+from app.settings import Settings
 from leadhand.errors import LeadhandError
-from leadhand.models.reasons import ReasonCode
+from leadhand.models.verdicts import ReasonCode
 from workers import tools
 from workers.agents.doer import run_doer
 from workers.agents.draft import draft_tasks
-from workers.attempt.redact import redact_outcome
-from workers.attempt.workspace_step import carry_out
+from workers.attempt.outcomes import redact_outcome
+from workers.attempt.settle import PARKING
+from workers.attempt.workspace_step import carry_out, opening_of, turn_failure
 from workers.checkers import decide
 from workers.checkers.check import check
 from workers.checkers.combine import judge
 from workers.checkers.verdicts import not_started
 from workers.folders.protected import Protection
+from workers.folders.spill import folder_failure
 from workers.processes.exit_outcome import failed_outcome
-from workers.processes.no_room import NoRoom, check_room
-from workers.processes.own_folders import FolderForeign
-from workers.task.task import BodyTask
+from workers.processes.process import NoRoom, check_room
+from workers.processes.user_folders import FolderForeign
+from workers.task import BodyTask
 
 __all__ = ["BodyTask", "run_body"]
-
 _log = logging.getLogger(__name__)
 
 
@@ -117,3 +123,53 @@ def _failure(task: BodyTask, text: str) -> Outcome:
 
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
+
+
+class StepFolders:
+    """The working folders of the steps of one worker process."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        #: The folder of all worktrees. Joined once: a path costs as much as the claim of a step.
+        self.worktrees = settings.worktrees_root
+
+    def is_open(self, work: Work) -> bool:
+        """Whether the step can start without making the folder of its fork."""
+        return opening_of(work, self.worktrees) is None
+
+    def prepare(
+        self, work: Work, task_of: Callable[[], BodyTask], cancel: threading.Event
+    ) -> Outcome | None:
+        """Make the folder of a fork if need be; return why the step cannot work in its folder.
+
+        `task_of` builds a task of this attempt that shows no output.
+        """
+        if is_skipped(work):
+            return None
+        parks = work.step.action in PARKING
+        failure = None if parks else folder_failure(work, self._settings)
+        failure = failure or self._open(work, task_of, cancel)
+        return failure if parks else failure or turn_failure(work, self.worktrees)
+
+    def _open(
+        self, work: Work, task_of: Callable[[], BodyTask], cancel: threading.Event
+    ) -> Outcome | None:
+        """Open the folder of a fork before its first step has run; the failure, or None."""
+        inputs = opening_of(work, self.worktrees)
+        if inputs is None:
+            return None
+        task = task_of()
+        opening = replace(
+            task,
+            action=Action.WORKSPACE,
+            inputs=inputs,
+            cwd=Path(str(work.facts.cwd)),
+            spill=task.spill.with_name(f"{task.spill.name}.folder"),
+        )
+        outcome = run_body(opening, cancel)
+        return None if outcome.word == "succeeded" else outcome
+
+
+def origin_of(work: Work) -> Path | None:
+    """Returns the folder from which the session's own was made; None if it has none of its own."""
+    return Path(str(work.workspace["origin"])) if work.workspace is not None else None

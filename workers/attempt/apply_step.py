@@ -11,30 +11,30 @@ from pathlib import Path
 
 from pydantic import BaseModel, Field, JsonValue
 
-from app.domain.outcomes import Outcome
-from app.domain.states import ENDED
+from app.core.outcomes import Outcome
+from app.core.states import ENDED
 from app.truncate import cut
-from leadhand.models.reasons import Reason, ReasonCode
-from leadhand.models.views.folder import RecheckView
+from leadhand.models.verdicts import Reason, ReasonCode
+from leadhand.models.views.plan import RecheckView
+from workers.attempt.folder_records import reserved
 from workers.attempt.own_folder_step import Asked, home_of, own_facts
-from workers.attempt.reservation import reserved
 from workers.checkers.clean_folder import prepare_folder, record_work
 from workers.checkers.combine import judge
-from workers.processes.exit_outcome import failed_outcome
-from workers.task.task import BodyTask
-from workers.workspaces import merging, worktrees
-from workers.workspaces.applying import (
+from workers.git import merging, worktrees
+from workers.git.applying import (
     Arrived,
     MergedWork,
     is_tree,
     land_work,
     merge_branch,
+    name_uncommitted,
 )
-from workers.workspaces.copy_back import apply_copy
-from workers.workspaces.extras import copy_ignored, forget_prepared
-from workers.workspaces.git import Git, WorkspaceRefused
-from workers.workspaces.own_folders import Home
-from workers.workspaces.user_tree import name_uncommitted
+from workers.git.copies import apply_copy
+from workers.git.git import Git, WorkspaceRefused
+from workers.git.own_folders import Home
+from workers.git.worktrees import copy_ignored, forget_prepared
+from workers.processes.exit_outcome import failed_outcome
+from workers.task import BodyTask
 
 #: What the steps of this module do.
 STEPS = frozenset({"merge", "apply"})

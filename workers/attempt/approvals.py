@@ -11,17 +11,17 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from app.domain.addresses import path_of
-from app.domain.outcomes import Outcome
-from app.domain.program import Action, Program, is_before_work
+from app.core.addresses import path_of
+from app.core.outcomes import Outcome
+from app.core.program import Action, Program, is_before_work
 from app.engine import Engine
-from app.operations.attempts import Work
 from app.redaction import without_keys
-from leadhand.models.reasons import ReasonCode
+from app.sessions.attempts import Work
 from leadhand.models.text import list_first
+from leadhand.models.verdicts import ReasonCode
 from leadhand.models.views.explain import CheckSeen, SeenWork
+from workers.folders.snapshots import Worktree
 from workers.folders.work_diff import session_tree
-from workers.folders.worktree import Worktree
 from workers.processes.exit_outcome import failed_outcome
 
 #: The most files and checks that a question keeps, and that its text names.

@@ -13,34 +13,36 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
-from app.domain.addresses import iteration_of
-from app.domain.environment.definitions import Definitions
-from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome
-from app.domain.program import Action, is_before_work
-from app.domain.records import Hint, Reply
+from app.core.addresses import SessionRef, iteration_of
+from app.core.environment import Definitions
+from app.core.outcomes import Outcome
+from app.core.program import Action, is_before_work
+from app.core.records import Hint, Reply
 from app.engine import Engine
 from app.errors import ReferenceUnresolved, SpecForeign
 from app.logs import about
-from app.operations.attempts import FolderState, Work, loop_run_of
-from app.operations.local_skipping import is_skipped, skipped_outcome
 from app.redaction import without_keys
-from app.security import step_tokens
+from app.security import signatures
+from app.sessions.attempts import FolderState, Work, loop_run_of
+from app.sessions.local_work import is_skipped, skipped_outcome
 from leadhand.errors import ArtifactUnknown, SessionUnknown, StoreAway
-from leadhand.models.reasons import ReasonCode
 from leadhand.models.text import list_first
+from leadhand.models.verdicts import ReasonCode
 from tasks import tracing
 from workers.artifacts import Patience
-from workers.attempt.actions import BodyTask, run_body
-from workers.attempt.artifacts import open_artifacts, store_artifacts
+from workers.attempt.actions import BodyTask, StepFolders, origin_of, run_body
 from workers.attempt.folder_records import FolderRecords
 from workers.attempt.heartbeat import WAIT_S, Heartbeats, Lease
 from workers.attempt.inline_watchdog import describe_call
+from workers.attempt.outcomes import (
+    open_artifacts,
+    secrets_held,
+    secrets_of_task,
+    secrets_passed,
+    store_artifacts,
+)
 from workers.attempt.output_writer import OutputWriter
-from workers.attempt.park import PARKING, park
-from workers.attempt.redact import secrets_held, secrets_of_task, secrets_passed
-from workers.attempt.settle import Held, Looked, Settled, Settler, retry_while_away
-from workers.attempt.step_folder import StepFolders, origin_of
+from workers.attempt.settle import PARKING, Held, Looked, Settled, Settler, park, retry_while_away
 from workers.attempt.workspace_step import diff_target, merge_folder, own_folder
 from workers.checkers.check import QuickCheck, quick_check
 from workers.folders.check_round import (
@@ -52,18 +54,16 @@ from workers.folders.check_round import (
     isolate,
     lone_check,
 )
-from workers.folders.judging_files import IgnoredFiles
 from workers.folders.spill import attempt_folder
-from workers.folders.work_diff import Look, does_work, needs_snapshot, start_diff
+from workers.folders.work_diff import IgnoredFiles, Look, does_work, needs_snapshot, start_diff
+from workers.inline_calls import InlineCalls
 from workers.processes import environment
-from workers.processes.call_slots import CallSlot
 from workers.processes.exit_outcome import failed_outcome
-from workers.processes.warm_pool import Call, Calls, Row, Warm
+from workers.processes.warm_pool import Call, Calls, CallSlot, Row, Warm
 from workers.registry.agents import AgentBook
 from workers.registry.registries import Registry
 from workers.registry.tools import ToolCatalogue
-from workers.task.conversation import conversation_of
-from workers.task.inline_calls import InlineCalls
+from workers.task import conversation_of
 
 log = logging.getLogger(__name__)
 
@@ -465,7 +465,7 @@ class Attempts:
             spill=attempt_folder(settings.spill, work.ref.id, grant.address, fence=grant.fence),
             timeout_s=work.step.timeout_s,
             url=settings.api_url,
-            mint=lambda: step_tokens.mint(_caller(work), secret=settings.secret),
+            mint=lambda: signatures.mint(_caller(work), secret=settings.secret),
             worker_environment=self._inherited,
             session_environment=work.environment,
             is_free=work.is_free,
@@ -501,9 +501,9 @@ class Attempts:
             live=self._outputs.open(work.ref, grant) if shown and self._outputs else None,
         )
 
-    def _mint_for_session(self, caller: step_tokens.Caller) -> str:
+    def _mint_for_session(self, caller: signatures.Caller) -> str:
         holder = self._engine.callers.session_caller(caller)
-        return step_tokens.mint(holder, secret=self._engine.settings.secret)
+        return signatures.mint(holder, secret=self._engine.settings.secret)
 
     def _registry_of(self, work: Work) -> tuple[AgentBook, ToolCatalogue]:
         """The agents and tools for a session: the worker's, and those of the session's folder."""
@@ -548,10 +548,10 @@ def _nonces() -> Iterator[str]:
     return map(f"{secrets.token_hex(6)}-{{}}".format, count(1))
 
 
-def _caller(work: Work) -> step_tokens.Caller:
+def _caller(work: Work) -> signatures.Caller:
     looks = is_before_work(work.step)
-    scopes = step_tokens.LOOKING_SCOPES if looks else step_tokens.BODY_SCOPES
-    return step_tokens.Caller(work.ref.id, work.grant.address, work.grant.fence, scopes)
+    scopes = signatures.LOOKING_SCOPES if looks else signatures.BODY_SCOPES
+    return signatures.Caller(work.ref.id, work.grant.address, work.grant.fence, scopes)
 
 
 def _log_start(work: Work) -> None:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
 from pydantic import JsonValue
 
-from app.domain.states import SessionStatus
+from app.core.states import ENDED, SessionStatus
 from app.engine import Engine
-from app.operations.attempts import Work
-from app.operations.folders.known import StoreFolders
+from app.folders import StoreFolders
+from app.sessions.attempts import Work
 from workers.attempt.heartbeat import Lease
 from workers.attempt.settle import retry_while_away
 from workers.folders.protected import Records, Taken
+from workers.git.git import Cancelled, WorkspaceRefused
+from workers.task import BodyTask
 
 
 class FolderRecords:
@@ -71,3 +74,25 @@ class FolderRecords:
         """Read this host's recorded folders and session statuses; None if the lease is lost."""
         folders, place = self._engine.folder_index, self._engine.settings.place
         return retry_while_away(lambda: folders.at_place(place, sessions), self._lease)
+
+
+def removable(*, force: bool) -> frozenset[SessionStatus]:
+    """Returns the session statuses that permit removing its folder; stopped only with `force`."""
+    return ENDED if force else ENDED - {SessionStatus.STOPPED}
+
+
+@contextmanager
+def reserved(task: BodyTask, session: str, statuses: Collection[SessionStatus]) -> Iterator[None]:
+    """Prevents a session from being resumed inside the block. Raises WorkspaceRefused.
+
+    Hold the lock of the folder first: only its holder reserves.
+    """
+    status = task.reserve(session, statuses, task.timeout_s)
+    if status is None:
+        raise Cancelled
+    if status:
+        raise WorkspaceRefused(f"its session is {status}")
+    try:
+        yield
+    finally:
+        task.release(session)

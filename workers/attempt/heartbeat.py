@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable
 from typing import Literal
 
-from app.domain.ids import SessionRef
-from app.domain.outcomes import Usage
-from app.domain.records import Grant
+from app.core.addresses import SessionRef
+from app.core.outcomes import Usage
+from app.core.records import Grant
 from app.engine import Engine
 from leadhand.errors import LeadhandError
 

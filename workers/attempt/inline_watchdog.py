@@ -17,23 +17,23 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
-from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome
-from app.domain.program import Action
-from app.domain.records import Grant
+from app.core.addresses import SessionRef
+from app.core.outcomes import Outcome
+from app.core.program import Action
+from app.core.records import Grant
 from app.engine import Engine
-from app.operations.attempts import Work
+from app.sessions.attempts import Work
 from app.sweep import HeldStep, expire_attempt
 from tasks.periodic import STEADY, Pace, PeriodicThread
 from workers.attempt.heartbeat import WAIT_S, Heartbeats, Lease
 from workers.attempt.settle import Held, Settler
 from workers.checkers.verdicts import function_verdict
-from workers.processes.call_slots import CallSlots, RunningCall
+from workers.inline_calls import CallResult
+from workers.processes.orphans import has_ended, stop_and_decide
 from workers.processes.output import Captured
 from workers.processes.process import ProcessResult
-from workers.processes.stopping import has_ended, stop_and_decide
-from workers.task.call_result import CallResult
-from workers.tools.function import function_outcome
+from workers.processes.warm_pool import CallSlots, RunningCall
+from workers.tools.tool import function_outcome
 
 log = logging.getLogger(__name__)
 

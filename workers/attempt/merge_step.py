@@ -9,22 +9,20 @@ from pathlib import Path
 from pydantic import BaseModel, JsonValue
 
 from app.compiler.merges import GIVE_UP
-from app.domain.merges import MERGE_FOLDER, Merge
-from app.domain.outcomes import Outcome
+from app.core.folders import MERGE_FOLDER, Merge
+from app.core.outcomes import Outcome
 from app.truncate import cut
-from leadhand.models.reasons import Reason, ReasonCode
+from leadhand.models.verdicts import Reason, ReasonCode
 from workers.checkers.clean_folder import record_work
 from workers.checkers.combine import judge
 from workers.folders.work_diff import left_out
+from workers.git import merging
+from workers.git.applying import fast_forward, name_uncommitted
+from workers.git.git import Git, WorkspaceRefused
+from workers.git.layout import Shelf
+from workers.git.merging import Conflict, Rebased
 from workers.processes.exit_outcome import failed_outcome
-from workers.task.inputs import Text
-from workers.task.task import BodyTask
-from workers.workspaces import merging
-from workers.workspaces.fast_forward import fast_forward
-from workers.workspaces.git import Git, WorkspaceRefused
-from workers.workspaces.layout import Shelf
-from workers.workspaces.merging import Conflict, Rebased
-from workers.workspaces.user_tree import name_uncommitted
+from workers.task import BodyTask, Text
 
 #: The first words about merged work that the checkers do not accept.
 _RECHECK = "the merged work was not accepted by the checkers"

@@ -8,11 +8,11 @@ import time
 from collections import deque
 from typing import Protocol
 
-from app.domain.ids import SessionRef
-from app.domain.records import Grant, Reply
-from app.operations.outputs import RING_BYTES
+from app.core.addresses import SessionRef
+from app.core.records import Grant, Reply
+from app.sessions.outputs import RING_BYTES
 from leadhand.errors import LeadhandError
-from workers.task.live_output import LiveOutput, Part
+from workers.live_output import LiveOutput, Part
 
 log = logging.getLogger(__name__)
 

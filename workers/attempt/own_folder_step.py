@@ -9,21 +9,17 @@ from typing import NamedTuple
 
 from pydantic import BaseModel, Field, JsonValue
 
-from app.compiler.workspaces import recorded_state
-from app.domain.outcomes import Outcome
-from app.domain.workspaces import RecordedState
-from workers.attempt.reservation import removable, reserved
+from app.compiler.folders import recorded_state
+from app.core.folders import RecordedState
+from app.core.outcomes import Outcome
+from workers.attempt.folder_records import removable, reserved
 from workers.checkers.clean_folder import prepare_folder, record_work, remove_clean_folder
+from workers.folders.snapshots import SnapshotLost, Worktree
 from workers.folders.work_diff import SNAPSHOTS, left_out
-from workers.folders.worktree import SnapshotLost, Worktree
-from workers.task.task import BodyTask
-from workers.workspaces.extras import (
-    copy_ignored,
-    forget_prepared,
-)
-from workers.workspaces.git import Git, WorkspaceRefused
-from workers.workspaces.layout import Record, reopen
-from workers.workspaces.own_folders import (
+from workers.git.applying import listed
+from workers.git.git import Git, WorkspaceRefused
+from workers.git.layout import Record, reopen
+from workers.git.own_folders import (
     AS_IS,
     Home,
     check_folder,
@@ -33,10 +29,10 @@ from workers.workspaces.own_folders import (
     mark_opened,
     open_folder,
 )
-from workers.workspaces.recorded_tree import Work
-from workers.workspaces.repository import count_uncommitted
-from workers.workspaces.user_tree import listed
-from workers.workspaces.worktree_checks import agent_warnings
+from workers.git.recorded_tree import Work
+from workers.git.repository import agent_warnings, count_uncommitted
+from workers.git.worktrees import copy_ignored, forget_prepared
+from workers.task import BodyTask
 
 #: What the steps of this module do.
 STEPS = frozenset({"open", "close", "discard"})

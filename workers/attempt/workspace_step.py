@@ -10,15 +10,15 @@ from pathlib import Path
 
 from pydantic import BaseModel, JsonValue
 
-from app.domain.merges import plan_branch
-from app.domain.outcomes import Outcome
-from app.domain.program import Action
-from app.domain.workspaces import Kind, RunFolder, Survey
-from app.operations.attempts import Work
-from app.operations.folders.known import StoreFolders
-from leadhand.models.git_tracking import repository_top
-from leadhand.models.reasons import ReasonCode
+from app.core.folders import Kind, RunFolder, Survey, plan_branch
+from app.core.outcomes import Outcome
+from app.core.program import Action
+from app.folders import StoreFolders
+from app.sessions.attempts import Work
+from leadhand.models.git_settings import repository_top
+from leadhand.models.verdicts import ReasonCode
 from workers.attempt import apply_step, merge_step
+from workers.attempt.folder_records import removable, reserved
 from workers.attempt.own_folder_step import (
     STEPS,
     carry_out_own,
@@ -29,22 +29,25 @@ from workers.attempt.own_folder_step import (
     require_own_folder,
     require_same,
 )
-from workers.attempt.reservation import removable, reserved
 from workers.checkers.clean_folder import is_merge
+from workers.git import worktrees
+from workers.git.applying import require_movable
+from workers.git.audit import Access, FolderAudit
+from workers.git.cleaning import Removed, clean, clean_merges
+from workers.git.copies import check_size, make_copy, write_digests
+from workers.git.git import Cancelled, Git, WorkspaceRefused
+from workers.git.layout import Record, Shelf, read_record, reopen
+from workers.git.recorded_tree import keep_work
+from workers.git.repository import (
+    OTHERWISE,
+    agent_warnings,
+    check_repository,
+    count_uncommitted,
+    find_repository,
+)
+from workers.git.worktrees import Place
 from workers.processes.exit_outcome import failed_outcome
-from workers.task.task import BodyTask
-from workers.workspaces import worktrees
-from workers.workspaces.audit import Access, FolderAudit
-from workers.workspaces.cleaning import Removed, clean, clean_merges
-from workers.workspaces.copies import check_size, make_copy
-from workers.workspaces.copy_back import write_digests
-from workers.workspaces.fast_forward import require_movable
-from workers.workspaces.git import Cancelled, Git, WorkspaceRefused
-from workers.workspaces.layout import Record, Shelf, read_record, reopen
-from workers.workspaces.recorded_tree import keep_work
-from workers.workspaces.repository import OTHERWISE, count_uncommitted, find_repository
-from workers.workspaces.worktree_checks import agent_warnings, check_repository
-from workers.workspaces.worktrees import Place
+from workers.task import BodyTask
 
 
 class _Made(RunFolder):

@@ -13,23 +13,22 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from app.domain.outcomes import Baseline, BaselineWord, Outcome
+from app.core.outcomes import Baseline, BaselineWord, Outcome
 from app.truncate import cut
-from leadhand.models.counts import Counts
 from leadhand.models.documents import Checker
-from leadhand.models.reasons import ReasonCode
+from leadhand.models.verdicts import Counts, ReasonCode
 from workers.agents.output_parser import TEXT_LIMIT
 from workers.checkers.commands import CommandRun, listed, run_command
 from workers.checkers.reports import TestRun
 from workers.folders.git_state import GitState
+from workers.folders.snapshots import SnapshotLost, Worktree
 from workers.folders.work_diff import SNAPSHOTS, left_out
-from workers.folders.worktree import SnapshotLost, Worktree
 from workers.processes.environment import place
 from workers.processes.exit_outcome import add_process_facts, failed_outcome, why_not_started
-from workers.processes.forks import close_here, open_here
-from workers.processes.own_folders import claim_session_folder
+from workers.processes.orphans import close_here, open_here
 from workers.processes.process import ProcessResult
-from workers.task.task import BodyTask
+from workers.processes.user_folders import claim_session_folder
+from workers.task import BodyTask
 
 #: The most names of tests that are kept; without the names only the numbers are compared.
 _NAMES = 5_000

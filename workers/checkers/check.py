@@ -7,32 +7,22 @@ from typing import NamedTuple
 
 from pydantic import JsonValue
 
-from app.domain.outcomes import Baseline, Busy, Outcome
-from leadhand.functions.arguments import offered_arguments
-from leadhand.models.reasons import ReasonCode
+from app.core.outcomes import Baseline, Busy, Outcome
+from leadhand.functions.modules import offered_arguments
+from leadhand.models.verdicts import ReasonCode
 from workers.agents.ask import agent_named
-from workers.checkers.ask_verdict import ask_verdict
 from workers.checkers.baseline import Found, find_by_command, run_baseline
 from workers.checkers.clean_folder import UNKNOWN, NotClean, NotPrepared, in_clean_folder
 from workers.checkers.reruns import run_until_sure
-from workers.checkers.rubric_check import by_rubric, find_by_rubric
-from workers.checkers.verdicts import (
-    function_verdict,
-    not_started,
-)
+from workers.checkers.rubric import by_rubric, find_by_rubric
+from workers.checkers.verdicts import ask_verdict, function_verdict, not_started
 from workers.folders.protected import ProtectedFolder
+from workers.functions import call, call_in_warm_process, forget_bytecode, prepare_call, with_place
+from workers.git.git import Cancelled
 from workers.processes.exit_outcome import failed_outcome
 from workers.processes.warm_pool import Call
-from workers.prompts.inputs import CheckInputs, LookInputs, ProtectInputs
-from workers.task.functions import (
-    call,
-    call_in_warm_process,
-    forget_bytecode,
-    prepare_call,
-    with_place,
-)
-from workers.task.task import BodyTask
-from workers.workspaces.git import Cancelled
+from workers.prompts import CheckInputs, LookInputs, ProtectInputs
+from workers.task import BodyTask
 
 #: How often a check whose folder could not be prepared is tried again: as often as one whose worker
 #: is lost.

@@ -22,23 +22,18 @@ from typing import NamedTuple
 
 from pydantic import JsonValue
 
-from app.domain.outcomes import Outcome
-from leadhand.models.git_tracking import repository_top
+from app.core.outcomes import Outcome
+from leadhand.models.git_settings import repository_top
 from workers.folders.git_state import GitState
 from workers.folders.private_repository import by_products_of, find_repository
+from workers.folders.snapshots import SnapshotLost, Worktree
 from workers.folders.work_diff import SNAPSHOTS, left_out
-from workers.folders.worktree import SnapshotLost, Worktree
+from workers.git.git import Cancelled, Git, WorkspaceRefused
+from workers.git.worktrees import copy_ignored, is_prepared, preparation, write_prepared
 from workers.processes.exit_outcome import failure
-from workers.processes.own_folders import claim_folder
 from workers.processes.process import run
-from workers.task.task import BodyTask
-from workers.workspaces.extras import (
-    copy_ignored,
-    is_prepared,
-    preparation,
-    write_prepared,
-)
-from workers.workspaces.git import Cancelled, Git, WorkspaceRefused
+from workers.processes.user_folders import claim_folder
+from workers.task import BodyTask
 
 #: The folder within the session's spill folder.
 CLEAN = "clean"

@@ -6,13 +6,12 @@ from collections.abc import Collection, Mapping, Sequence
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
-from app.domain.outcomes import BaselineWord, CheckRun, Gate, Outcome, Verdict
+from app.core.outcomes import BaselineWord, CheckRun, Gate, Outcome, Verdict
 from app.truncate import cut
-from leadhand.models.counts import Counts
 from leadhand.models.documents import Rule
-from leadhand.models.reasons import Reason, ReasonCode
-from workers.prompts.build import FEEDBACK_LIMIT
-from workers.task.inputs import NOT_JUDGED, UNCLEAR, Check, JudgeInputs
+from leadhand.models.verdicts import Counts, Reason, ReasonCode
+from workers.prompts import FEEDBACK_LIMIT
+from workers.task import NOT_JUDGED, UNCLEAR, Check, JudgeInputs
 
 #: Characters of one checker's feedback in the ledger.
 CHECK_LIMIT = 8_000

@@ -13,20 +13,21 @@ from glob import glob
 from pathlib import Path
 from typing import NamedTuple
 
-from app.domain.outcomes import Baseline
+from app.core.outcomes import Baseline
 from leadhand.models.documents import Checker
 from leadhand.models.text import list_first
 from workers.checkers.reports import (
     ReportUnreadable,
+    RunnerCommand,
     TestRun,
     joined,
+    read_command,
     read_junit,
     read_output,
 )
-from workers.checkers.runners import RunnerCommand, read_command
 from workers.processes.output import SPILL_BYTES
 from workers.processes.process import REPORT_BYTES, ProcessResult, run
-from workers.task.task import BodyTask
+from workers.task import BodyTask
 
 #: The value of a checker's `report` with which no report is asked for or read.
 NO_REPORT = "none"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 
-from app.domain.outcomes import Outcome
-from app.domain.program import Action
+from app.core.outcomes import Outcome
+from app.core.program import Action
 from app.truncate import cut
-from leadhand.models.reasons import Reason, ReasonCode
+from leadhand.models.verdicts import Reason, ReasonCode
 from workers.agents.ask import agent_named, ask
 from workers.agents.output_parser import TEXT_LIMIT
-from workers.checkers.decisions import Decision, Undecided, parse_decision, parse_only_decision
+from workers.checkers.answers import Decision, Undecided, parse_decision, parse_only_decision
 from workers.checkers.verdicts import with_raw
 from workers.processes.exit_outcome import (
     add_process_facts,
@@ -19,9 +19,8 @@ from workers.processes.exit_outcome import (
     why_not_started,
 )
 from workers.processes.process import ProcessResult, run
-from workers.prompts.build import decision_prompt
-from workers.task.inputs import BreakInputs
-from workers.task.task import BodyTask
+from workers.prompts import decision_prompt
+from workers.task import BodyTask, BreakInputs
 
 #: Characters of an invalid answer that its error quotes.
 _QUOTED = 200

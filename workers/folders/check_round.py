@@ -19,18 +19,23 @@ from typing import Literal, NamedTuple
 
 from pydantic import JsonValue
 
-from app.domain.addresses import block_of
-from app.domain.outcomes import Outcome
-from app.domain.program import Action
-from app.operations.attempts import FolderState, Work, loop_run_of
+from app.core.addresses import block_of
+from app.core.outcomes import Outcome
+from app.core.program import Action
 from app.redaction import without_keys
+from app.sessions.attempts import FolderState, Work, loop_run_of
 from app.truncate import cut
-from leadhand.models.reasons import Reason, ReasonCode
 from leadhand.models.text import list_first
+from leadhand.models.verdicts import Reason, ReasonCode
 from workers.folders.git_state import GitState
-from workers.folders.judging_files import IgnoredFiles, judging_files
-from workers.folders.work_diff import does_work, pack_diff, session_tree
-from workers.folders.worktree import SnapshotLost, Worktree
+from workers.folders.snapshots import SnapshotLost, Worktree
+from workers.folders.work_diff import (
+    IgnoredFiles,
+    does_work,
+    judging_files,
+    pack_diff,
+    session_tree,
+)
 
 log = logging.getLogger(__name__)
 

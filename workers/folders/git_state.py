@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from workers.folders.worktree import Worktree
+from workers.folders.snapshots import Worktree
 
 #: The files and folders of an operation in progress, in git's folder of a worktree.
 _IN_PROGRESS = (

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from leadhand.models.git_settings import filters_in
 from workers.processes import environment
-from workers.processes.own_folders import claim_session_folder
+from workers.processes.user_folders import claim_session_folder
 
 #: Runs git in the working folder with the user's settings, and returns its output.
 Run = Callable[..., bytes]

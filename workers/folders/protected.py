@@ -23,13 +23,13 @@ from typing import Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
-from app.domain.outcomes import Outcome
+from app.core.outcomes import Outcome
 from app.truncate import cut
 from leadhand.models.documents import Protected
-from leadhand.models.reasons import Reason, ReasonCode
 from leadhand.models.text import list_first
+from leadhand.models.verdicts import Reason, ReasonCode
 from workers.processes.exit_outcome import failed_outcome
-from workers.processes.own_folders import claim_session_folder
+from workers.processes.user_folders import claim_session_folder
 
 #: The most protected files, and the most entries of a folder that are looked at.
 FILES, ENTRIES = 10_000, 2_000_000

@@ -13,8 +13,8 @@ from typing import Any
 
 from celery.worker.consumer import Consumer
 
-from tasks import malformed
-from tasks.event_listeners import LISTENERS
+from tasks import transport
+from tasks.publisher import LISTENERS
 
 log = logging.getLogger(__name__)
 
@@ -49,11 +49,11 @@ class BatchingConsumer(Consumer):
         handle = super().create_task_handler(*args, **kwargs)
 
         def receive(message: Any) -> None:
-            why = malformed.task_fault(message, self.strategies)
+            why = transport.task_fault(message, self.strategies)
             if why is None:
                 handle(message)
                 return
-            malformed.drop(_queue_of(message), why, message.body)
+            transport.drop(_queue_of(message), why, message.body)
             message.ack_log_error(log, self.connection_errors)
 
         return receive
@@ -61,7 +61,7 @@ class BatchingConsumer(Consumer):
     def on_decode_error(self, message: Any, exc: Exception) -> None:
         """Log, drop and acknowledge a message whose body cannot be decoded."""
         why = f"its body cannot be decoded ({type(exc).__name__})"
-        malformed.drop(_queue_of(message), why, message.body)
+        transport.drop(_queue_of(message), why, message.body)
         message.ack_log_error(log, self.connection_errors)
 
     def on_send_event_buffered(self) -> None:  # type: ignore[override]  # its stubs say a callable

@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 from pydantic import JsonValue
 
-from app.domain.program import SCHEMA_VERSION
+from app.core.program import SCHEMA_VERSION
 from app.engine import Engine
 from app.fleet.inventory import long_expired, text_of
 from leadhand.errors import StoreAway
 from leadhand.models.views.fleet import AgentHere, AgentsFault, ToolHere
 from tasks.periodic import STEADY, Pace
-from workers.host.name_lock import NameLock
+from workers.host.join_fleet import NameLock
 from workers.processes import environment
 
 log = logging.getLogger(__name__)

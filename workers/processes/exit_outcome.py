@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from app.domain.outcomes import Outcome
+from app.core.outcomes import Outcome
 from app.truncate import cut
-from leadhand.models.reasons import Reason, ReasonCode
 from leadhand.models.text import render_terminal
+from leadhand.models.verdicts import Reason, ReasonCode
 from workers.processes.process import ProcessResult
 
 #: Characters at the end of the output that a reason quotes.

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePosixPath
 
 #: Runs git in a folder, with an index, and returns its output.
 Run = Callable[..., str]
@@ -19,6 +20,11 @@ _GITLINK = "160000"
 _SUBMODULE = re.compile(r'^\s*path\s*=\s*"?(.+?)"?\s*$', re.MULTILINE)
 #: How deep repositories may be within each other.
 _DEPTH = 20
+#: Patterns of files and folders, wherever they are.
+BY_PRODUCTS = (
+    "__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", "node_modules", ".venv", ".env",
+    "*.pyc", "htmlcov", ".coverage",
+)  # fmt: skip
 
 
 def open_nested(run: Run, folder: Path) -> list[str]:
@@ -69,3 +75,13 @@ def nested_in(run: Run) -> list[str]:
     """Lists the repositories in a folder of which the index has nothing, without ignored ones."""
     listed = run("ls-files", "--others", "--exclude-standard", "-z").split("\0")
     return [one.removesuffix("/") for one in listed if one.endswith("/")]
+
+
+def is_by_product(path: str) -> bool:
+    """Whether a path names a by-product, or something in one.
+
+    >>> is_by_product("src/__pycache__/a.txt"), is_by_product("src/a.py")
+    (True, False)
+    """
+    parts = PurePosixPath(path).parts
+    return any(fnmatchcase(part, pattern) for part in parts for pattern in BY_PRODUCTS)

@@ -1,10 +1,22 @@
-"""Finds and kills the processes that commands left, by a mark in their environment."""
+"""Finds and kills the processes that commands left, by a mark in their environment.
+
+A worker's main process forks its pool processes while its threads start programs and hold locks of
+repositories. What is open at that moment is open in the fork, too, as long as that lives: a lock
+(flock) that is never free again, or the pipe by which `subprocess` waits until a program has
+started. `FD_CLOEXEC` does not help, as a fork starts no program.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import secrets
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import psutil
 
@@ -12,6 +24,12 @@ from workers.processes import launcher
 
 #: The variable that marks a command and its descendants, unless they clear it.
 MARK = "LEADHAND_TREE"
+#: Held by a fork, and while something is opened that it must not see.
+_guard = threading.Lock()
+_opened: set[int] = set()
+#: Seconds to wait until a signal has taken effect.
+_PATIENCE_S = 2.0
+_POLL_S = 0.001
 
 
 def new_mark() -> str:
@@ -66,3 +84,96 @@ def _is_launcher(process: psutil.Process) -> bool:
         return launcher.__file__ in process.cmdline()
     except psutil.Error:
         return False
+
+
+@contextmanager
+def no_fork() -> Iterator[None]:
+    """Hold back forks of this process during a `with` block, which should only start a program."""
+    with _guard:
+        yield
+
+
+def open_here(path: Path) -> int:
+    """Open or create a file to lock; return its descriptor, which forks of this process lack."""
+    with _guard:
+        opened = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        _opened.add(opened)
+    return opened
+
+
+def close_here(opened: int) -> None:
+    """Unregister and close a descriptor that `open_here` returned."""
+    with _guard:
+        _opened.discard(opened)
+        os.close(opened)
+
+
+def _drop_in_child() -> None:
+    for opened in _opened:
+        os.close(opened)
+    _opened.clear()
+    _guard.release()
+
+
+os.register_at_fork(
+    before=_guard.acquire, after_in_parent=_guard.release, after_in_child=_drop_in_child
+)
+
+
+def stop_and_decide(pid: int, ends: Callable[[], bool]) -> bool:
+    """Stops a child process; kills it if `ends` is then true, else continues it; whether it ended.
+
+    Returns whether it has ended. `ends` is not called for a child that has ended already.
+    """
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        # Looked at before the first signal: the number may be that of another process by now.
+        return _exited(os.P_PIDFD, descriptor) or _killed(descriptor, ends)
+    except ProcessLookupError:
+        return True
+    finally:
+        os.close(descriptor)
+
+
+def has_ended(pid: int) -> bool:
+    """Whether a child process has ended, reaped or not."""
+    return _exited(os.P_PID, pid)
+
+
+def _killed(descriptor: int, ends: Callable[[], bool]) -> bool:
+    signal.pidfd_send_signal(descriptor, signal.SIGSTOP)
+    until = time.monotonic() + _PATIENCE_S
+    while not _is_stopped(descriptor):
+        if _exited(os.P_PIDFD, descriptor):
+            return True
+        if time.monotonic() > until:  # it waits for a device; the next round tries again
+            signal.pidfd_send_signal(descriptor, signal.SIGCONT)
+            return False
+        time.sleep(_POLL_S)
+    if not ends():
+        signal.pidfd_send_signal(descriptor, signal.SIGCONT)
+        return False
+    signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+    until = time.monotonic() + _PATIENCE_S
+    while not _exited(os.P_PIDFD, descriptor) and time.monotonic() < until:
+        time.sleep(_POLL_S)
+    return True
+
+
+def _exited(kind: int, number: int) -> bool:
+    """Whether a child process has ended; it is left for its parent's own wait."""
+    try:
+        return os.waitid(kind, number, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return True
+
+
+def _is_stopped(descriptor: int) -> bool:
+    try:
+        found = os.waitid(os.P_PIDFD, descriptor, os.WSTOPPED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return found is not None

@@ -7,12 +7,13 @@ The file has each byte.
 from __future__ import annotations
 
 import codecs
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 from leadhand.models.text import render_terminal
-from workers.processes.own_folders import create_file
+from workers.processes.user_folders import create_file
 
 #: Bytes kept in memory from the start and from the end.
 HEAD_BYTES = 32 * 1024
@@ -21,6 +22,8 @@ TAIL_BYTES = 32 * 1024
 SPILL_BYTES = 64 * 1024 * 1024
 #: The most bytes of a line without an end that are held until they are rendered.
 LINE_BYTES = 64 * 1024
+#: The most bytes of a line; a longer one is skipped.
+LINE_LIMIT = 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -137,3 +140,56 @@ def _tail_text(raw: bytes) -> str:
     while start < min(3, len(raw)) and 0x80 <= raw[start] < 0xC0:
         start += 1
     return _text(raw[start:])
+
+
+class Lines:
+    """Calls `take` with each complete line, without its newline; `skip` with the size of others."""
+
+    def __init__(
+        self,
+        take: Callable[[bytes], None],
+        *,
+        limit: int = LINE_LIMIT,
+        skip: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        self._take = take
+        self._skip = skip
+        self._limit = limit
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def write(self, chunk: bytes) -> None:
+        r"""Buffer a chunk and pass each line that it completes to the receiver.
+
+        >>> lines = Lines(print)
+        >>> lines.write(b"one\ntw"), lines.write(b"o\n"), lines.close()
+        b'one'
+        b'two'
+        (None, None, None)
+        """
+        *ended, rest = chunk.split(b"\n")
+        for part in ended:
+            self._keep(part)
+            self._hand_on()
+        self._keep(rest)
+
+    def close(self) -> None:
+        """Pass the last line, which may lack a newline, to the receiver."""
+        if self._size:
+            self._hand_on()
+
+    def _keep(self, part: bytes) -> None:
+        self._size += len(part)
+        if self._size > self._limit:
+            self._parts.clear()
+        elif part:
+            self._parts.append(part)
+
+    def _hand_on(self) -> None:
+        line, size = b"".join(self._parts), self._size
+        self._parts.clear()
+        self._size = 0
+        if size <= self._limit:
+            self._take(line)
+        else:
+            self._skip(size)

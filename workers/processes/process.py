@@ -19,14 +19,16 @@ from typing import Literal, Self
 
 import psutil
 
-from app.fleet.programs import why_no_folder
+from app.fleet.inventory import why_no_folder
+from app.fleet.troubles import folder_trouble
 from workers.processes import launcher
 from workers.processes.lease_renewal import LeaseRenewal
-from workers.processes.no_room import check_room, is_no_room
 from workers.processes.orphans import MARK, kill_orphans, new_mark
 from workers.processes.output import Capture, Captured
-from workers.processes.own_folders import claim_session_folder, create_file
+from workers.processes.user_folders import claim_session_folder, create_file
 
+#: What a disk says to which nothing can be written.
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
 #: Seconds between SIGTERM and SIGKILL.
 GRACE_S = 2.0
 #: Seconds that the launcher gets beyond that before it is killed itself.
@@ -37,13 +39,34 @@ _CHUNK = 64 * 1024
 _DRAIN_BYTES = 1024 * 1024
 #: The longest report.
 REPORT_BYTES = 32 * 1024 * 1024
-
 #: The programs that sign commits for git, and those that ask for a passphrase for them; not daemons
 #: that a signature leaves behind, such as gpg-agent.
 _SIGNER = re.compile(r"gpg2?|gpgsm|ssh-keygen|ssh-sk-helper|pinentry.*")
-
 End = Literal["timed_out", "cancelled", "stuck"]
 Lack = Literal["folder", "program", "permission", "room"]
+
+
+class NoRoom(Exception):
+    """A body could not start: the disk of the attempt's folder is full."""
+
+
+def is_no_room(error: BaseException) -> bool:
+    """Whether the error means that a disk is full."""
+    return isinstance(error, OSError) and error.errno in _NO_ROOM
+
+
+def check_room(error: BaseException, folder: Path) -> None:
+    """Raises NoRoom if the error means that the folder's disk is full, and it still is.
+
+    Otherwise a body that needs more room than there ever is would start again and again.
+    """
+    if not is_no_room(error):
+        return
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    why = folder_trouble(folder)
+    if why is not None:
+        raise NoRoom(why) from error
 
 
 def unlimited() -> float:

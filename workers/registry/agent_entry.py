@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Annotated, Literal, Self
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from typing import Annotated, Literal, NamedTuple, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    field_validator,
+    model_validator,
+)
 
 from leadhand.models import patterns
 from workers.processes.environment import OURS, SESSION_TOKEN
-from workers.registry.json_path import FieldPath
 
+_NAME = r"[A-Za-z0-9_-]+"
+_TEST = rf"\[{_NAME}\^?=[^\[\]]*\]"
+_SEGMENT = rf"(?:{_NAME}(?:{_TEST})*|(?:{_TEST})+)"
+#: Names with dots between them. ``[NAME=VALUE]`` after a name, or at the start, matches only an
+#: object that has this field with this value, ``[NAME^=VALUE]`` one whose field begins with it.
+FieldPath = Annotated[str, Field(pattern=rf"^{_SEGMENT}(?:\.{_SEGMENT})*$", max_length=300)]
+_SEGMENTS = re.compile(rf"({_NAME})?((?:{_TEST})*)(?:\.|$)")
+_TESTS = re.compile(rf"\[({_NAME})(\^?=)([^\[\]]*)\]")
 Role = Literal["doer", "checker"]
 Kind = Literal["command", "model", "callable"]
 _KINDS: tuple[Kind, ...] = ("command", "model", "callable")
@@ -22,7 +39,6 @@ MCP_CONFIG = "{mcp_config}"
 #: As an argument of its own: the `-c` arguments that configure the MCP server for Codex.
 MCP_ARGS = "{mcp_args}"
 _OPENAI = "https://api.openai.com/v1"
-
 Word = Annotated[str, Field(min_length=1)]
 _Words = Annotated[tuple[Word, ...], Field(strict=False)]
 Variable = Annotated[str, Field(pattern=patterns.VARIABLE)]
@@ -30,8 +46,6 @@ _Variables = Annotated[tuple[Variable, ...], Field(strict=False)]
 Name = Annotated[str, Field(pattern=patterns.NAME)]
 CallableName = Annotated[str, Field(pattern=patterns.FUNCTION)]
 _Dollars = Annotated[float, Field(ge=0, le=1_000_000)]
-
-
 #: Keys that only an agent with a command may have.
 _OF_COMMANDS = frozenset({
     "doer_args", "checker_args", "model_args", "resume_args", "output", "answer", "failed", "busy",
@@ -39,6 +53,80 @@ _OF_COMMANDS = frozenset({
     "retry_after_s", "thread", "thread_gone", "thread_in", "usage", "running",
     "activity",
 })  # fmt: skip
+_NETWORK = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS")
+#: HTTP statuses of a server that is overloaded or cannot reach the model.
+_BUSY_STATUSES = (429, 500, 502, 503, 504, 529)
+#: How Claude Code's messages begin if its connection was refused or dropped; it has no status then.
+_CLAUDE_CONNECTION = (
+    "API Error: Unable to connect to API",
+    "API Error: Connection to the API was lost",
+    "API Error: Connection error",
+)
+#: How the messages of Codex for all of these begin; it reports no status.
+_CODEX_BUSY_MESSAGES = (
+    "exceeded retry limit, last status: 429 Too Many Requests",
+    "stream disconnected before completion: ",
+    "We’re currently experiencing high demand, which may cause temporary errors.",  # noqa: RUF001
+)
+#: What Claude Code may call without asking a person: tools of its own, and those of this project.
+_PROJECT_TOOLS = "mcp__leadhand__*"
+_READ_TOOLS = "Read,Grep,Glob"
+
+
+class _Segment(NamedTuple):
+    name: str
+    tests: tuple[tuple[str, str, str], ...]
+
+
+def find(path: str, value: JsonValue) -> JsonValue:
+    """Returns the value at a path in JSON; None if there is none or a condition does not match.
+
+    >>> event = {"type": "done", "usage": {"tokens": 7}}
+    >>> find("[type=done].usage.tokens", event), find("[type=begun].usage.tokens", event)
+    (7, None)
+    >>> find("[type^=do].usage.tokens", event), find("[type^=on].usage.tokens", event)
+    (7, None)
+    """
+    for segment in _segments(path):
+        if segment.name:
+            value = value.get(segment.name) if isinstance(value, dict) else None
+        if not _holds(segment.tests, value):
+            return None
+    return value
+
+
+@lru_cache(maxsize=512)
+def _segments(path: str) -> tuple[_Segment, ...]:
+    return tuple(_split(path))
+
+
+def _split(path: str) -> Iterator[_Segment]:
+    for match in _SEGMENTS.finditer(path):
+        if match.group():
+            yield _Segment(match.group(1) or "", tuple(_TESTS.findall(match.group(2))))
+
+
+def _holds(tests: tuple[tuple[str, str, str], ...], value: JsonValue) -> bool:
+    if not tests:
+        return True
+    return isinstance(value, dict) and all(
+        _fits(_word(value.get(name)), sign, word) for name, sign, word in tests
+    )
+
+
+def _fits(found: str | None, sign: str, word: str) -> bool:
+    return found is not None and (found.startswith(word) if sign == "^=" else found == word)
+
+
+def _word(value: JsonValue) -> str | None:
+    """A scalar as TOML writes it; None for a list or an object.
+
+    >>> _word(True), _word("x"), _word(3), _word([])
+    ('true', 'x', '3', None)
+    """
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, str | int | float) else None
 
 
 class Entry(BaseModel):
@@ -334,3 +422,86 @@ def _with_args(parts: Iterable[str], mcp_args: tuple[str, ...]) -> list[str]:
 
 def _configured(part: str, mcp_config: str) -> str:
     return part.replace(MCP_CONFIG, mcp_config)
+
+
+_CLAUDE = Agent(
+    command=(
+        *("claude", "-p", "--output-format", "stream-json", "--verbose"),
+        *("--mcp-config", "{mcp_config}"),
+    ),
+    # No person can approve a tool call: a doer may edit and run, a checker may only read. What it
+    # is not offered, the user's own permissions cannot allow.
+    doer_args=("--permission-mode", "acceptEdits", "--allowedTools", f"Bash,{_PROJECT_TOOLS}"),
+    checker_args=("--tools", _READ_TOOLS, "--allowedTools", f"{_READ_TOOLS},{_PROJECT_TOOLS}"),
+    model_args=("--model", "{model}"),
+    # Each turn gets its own session id, so that the next turn does not resume a failed one.
+    resume_args=("--resume", "{thread}", "--fork-session"),
+    env=(
+        "ANTHROPIC_API_KEY",
+        "ANTHROPIC_AUTH_TOKEN",
+        "ANTHROPIC_BASE_URL",
+        "CLAUDE_CODE_OAUTH_TOKEN",
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
+        "CLAUDE_CODE_MAX_RETRIES",
+        "CLAUDE_CONFIG_DIR",
+        "DISABLE_TELEMETRY",
+        "MCP_CONNECT_TIMEOUT_MS",
+        *_NETWORK,
+    ),
+    output="lines",
+    answer="[type=result].result",
+    failed="[type=result][is_error=true].result",
+    busy=(
+        *(f"[type=result][is_error=true][api_error_status={code}]" for code in _BUSY_STATUSES),
+        *(f"[type=result][is_error=true][result^={text}]" for text in _CLAUDE_CONNECTION),
+    ),
+    thread="session_id",
+    thread_gone=("No conversation found with session ID",),
+    thread_in="folder",
+    usage=UsagePaths(
+        cost_usd=("[type=result].total_cost_usd",),
+        input_tokens=(
+            "[type=result].usage.input_tokens",
+            "[type=result].usage.cache_creation_input_tokens",
+            "[type=result].usage.cache_read_input_tokens",
+        ),
+        cached_tokens=("[type=result].usage.cache_read_input_tokens",),
+        output_tokens=("[type=result].usage.output_tokens",),
+    ),
+    running=UsagePaths(
+        each="[type=assistant].message.id",
+        input_tokens=(
+            "[type=assistant].message.usage.input_tokens",
+            "[type=assistant].message.usage.cache_creation_input_tokens",
+            "[type=assistant].message.usage.cache_read_input_tokens",
+        ),
+        cached_tokens=("[type=assistant].message.usage.cache_read_input_tokens",),
+        output_tokens=("[type=assistant].message.usage.output_tokens",),
+    ),
+)
+
+_CODEX = Agent(
+    command=("codex", "exec", "--skip-git-repo-check", "--json", "{mcp_args}"),
+    # Codex's own sandbox: a doer may write in its folder, a checker nowhere.
+    doer_args=("--sandbox", "workspace-write"),
+    checker_args=("--sandbox", "read-only"),
+    model_args=("--model", "{model}"),
+    resume_args=("fork", "{thread}", "-"),
+    env=("OPENAI_API_KEY", "OPENAI_BASE_URL", "CODEX_API_KEY", "CODEX_HOME", *_NETWORK),
+    output="lines",
+    answer="[type=item.completed].item[type=agent_message].text",
+    failed="[type=turn.failed].error.message",
+    busy=tuple(f"[type=turn.failed].error[message^={text}]" for text in _CODEX_BUSY_MESSAGES),
+    # If the connection is refused, it waits without end, whatever its configuration says.
+    waits=("[type=error][message^=Reconnecting... waiting for network].message",),
+    thread="[type=thread.started].thread_id",
+    thread_gone=("no rollout found for thread id", "missing source rollout"),
+    usage=UsagePaths(
+        of="conversation",
+        input_tokens=("[type=turn.completed].usage.input_tokens",),
+        cached_tokens=("[type=turn.completed].usage.cached_input_tokens",),
+        output_tokens=("[type=turn.completed].usage.output_tokens",),
+    ),
+)
+
+BUILTIN_AGENTS: Mapping[str, Agent] = {"claude": _CLAUDE, "codex": _CODEX}

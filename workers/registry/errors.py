@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from app.redaction import without_keys
 from leadhand.errors import LeadhandError
-from leadhand.models.toml_file import place_in
+from leadhand.models.folder_settings import place_in
 
 
 class AgentsFileInvalid(LeadhandError):

@@ -26,11 +26,11 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
 from pydantic_core import ErrorDetails
 
 from leadhand.file_stamp import Stamp, stamp_of
-from leadhand.models.toml_file import TomlUnreadable, line_of, read_toml
-from leadhand.models.tool_names import TOOLS_FILE
+from leadhand.models.folder_settings import TomlUnreadable, line_of, read_toml
+from leadhand.models.tool_schemas import TOOLS_FILE
 from leadhand.models.validation_messages import plain_message
-from workers.registry.declared.book import fault_of, unknown_key_hint
 from workers.registry.errors import ToolsFileInvalid
+from workers.registry.tool_book import fault_of, unknown_key_hint
 
 log = logging.getLogger(__name__)
 

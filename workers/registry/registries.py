@@ -8,16 +8,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from app.domain.environment.definitions import Definitions
+from app.core.environment import Definitions
 from app.settings import Settings
 from leadhand.file_stamp import Stamp
 from leadhand.models.approvals import NONE_NEEDED, Approvals
-from leadhand.models.definition_folder import FILES, TOOLS
+from leadhand.models.folder_settings import FILES, TOOLS
 from workers.registry.agents import AgentBook
-from workers.registry.declared.book import ToolBook, ToolFiles
-from workers.registry.declared.served import ServedTools
 from workers.registry.inline import InlineFunctions
 from workers.registry.sources import ON_DISK, Sources
+from workers.registry.tool_book import ToolBook, ToolFiles
+from workers.registry.tool_servers import ServedTools
 from workers.registry.tools import ToolCatalogue
 
 log = logging.getLogger(__name__)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from app.domain.environment.definitions import Definitions
+from app.core.environment import Definitions
 from leadhand.file_stamp import Stamp, stamp_of
-from leadhand.models.definition_folder import FILES
-from leadhand.models.toml_file import TomlUnreadable, parse_toml, read_toml
+from leadhand.models.folder_settings import FILES, TomlUnreadable, parse_toml, read_toml
 
 
 class Sources(NamedTuple):

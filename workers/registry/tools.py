@@ -20,13 +20,12 @@ from app.truncate import cut
 from leadhand.file_stamp import Stamp, stamp_of
 from leadhand.functions.modules import TAKEN
 from leadhand.models.approvals import NONE_NEEDED, Approvals
-from leadhand.models.tool_names import BUILT_IN_TOOLS, RESERVED_MODULES, owner_of
+from leadhand.models.tool_schemas import BUILT_IN_TOOLS, RESERVED_MODULES, owner_of
 from leadhand.models.views.fleet import ToolHere, ToolParameter
-from workers.registry.declared.book import ToolBook, ToolFiles
-from workers.registry.declared.listing import declared_tools
-from workers.registry.declared.served import ServedTools
 from workers.registry.inline import InlineFunctions
+from workers.registry.tool_book import ToolBook, ToolFiles, declared_tools
 from workers.registry.tool_schema import Function, Parameter, input_schema, parameters_of
+from workers.registry.tool_servers import ServedTools
 
 log = logging.getLogger(__name__)
 

@@ -42,9 +42,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from app.truncate import cut
 from leadhand.models.validation_messages import error_details, plain_message
 from workers.processes import environment
-from workers.registry.declared.entry import McpServer
-from workers.registry.declared.placeholders import fill
-from workers.registry.declared.served import NAME, ServedTool, ServerState, offered
+from workers.registry.tool_entry import McpServer, fill
+from workers.registry.tool_servers import NAME, ServedTool, ServerState, offered
 from workers.tool_servers.egress import guarded_client, public_text
 from workers.tool_servers.redaction import without_values
 

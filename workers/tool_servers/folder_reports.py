@@ -7,15 +7,15 @@ import threading
 import time
 from collections.abc import Callable
 
-from app.domain.environment.definitions import Definitions
+from app.core.environment import Definitions
 from app.engine import Engine
 from app.fleet.folder_reports import FolderReport
-from app.store.definitions import ASKED_S, Asked, DefinitionStore
+from app.store.fleet import ASKED_S, Asked, DefinitionStore
 from leadhand.errors import StoreAway
 from tasks import periodic
 from tasks.periodic import STEADY, Pace
-from workers.processes.own_folders import claim_folder
-from workers.registry.preflight import agents_here, faults_of
+from workers.processes.user_folders import claim_folder
+from workers.registry.agents import agents_here, faults_of
 from workers.registry.registries import Registries, Registry
 from workers.tool_servers.manager import ToolServers
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from app.redaction import without_keys
-from workers.registry.declared.entry import McpServer
+from workers.registry.tool_entry import McpServer
 
 #: Shorter values occur in ordinary text.
 _SHORTEST = 8

@@ -16,7 +16,7 @@ from typing import Any
 import httpx2
 
 from workers.processes import environment
-from workers.registry.declared.placeholders import fill
+from workers.registry.tool_entry import fill
 from workers.tool_servers.egress import EgressRefused, HeaderRefused, guarded_client, public_text
 
 #: The most bytes of a response.

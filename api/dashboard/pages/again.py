@@ -7,7 +7,7 @@ import secrets
 
 from flask import Blueprint, Response, request
 
-from api.dashboard.panels.step_buttons import can_fork, can_rerun
+from api.dashboard.buttons import can_fork, can_rerun
 from api.dashboard.render import page
 from app.engine import Engine
 from app.redaction import without_keys

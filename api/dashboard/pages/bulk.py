@@ -11,7 +11,7 @@ from api.dashboard.pages.sessions import Listed
 from api.dashboard.render import page
 from api.dashboard.replies import missing
 from app.engine import Engine
-from app.operations.bulk import How
+from app.sessions.bulk import How
 from leadhand.contract.sessions import BulkVerb, SessionsWanted
 
 VERBS: tuple[BulkVerb, ...] = get_args(BulkVerb)

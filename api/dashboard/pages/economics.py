@@ -6,17 +6,10 @@ from datetime import timedelta
 
 from flask import Blueprint, Response, request
 
-from api.dashboard.panels.charts import (
-    HEIGHT,
-    WIDTH,
-    cost_by_day,
-    ends_by_day,
-    share_by_iteration,
-    shares,
-)
+from api.dashboard.charts import HEIGHT, WIDTH, cost_by_day, ends_by_day, share_by_iteration, shares
 from api.dashboard.render import page
 from app.engine import Engine
-from app.queries.statistics import today
+from app.fleet.overview import today
 
 #: The periods that the page offers, in days.
 PERIODS = (7, 30, 90, 365)

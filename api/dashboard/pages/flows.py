@@ -10,14 +10,14 @@ from pydantic import JsonValue, ValidationError
 from api.auth import current_owner, may_bring_commands
 from api.dashboard.render import page
 from api.dashboard.replies import go_to
-from api.responses import drawing_response
+from api.requests import drawing_response
 from api.validation_errors import field_problems
-from app.catalog.flow_catalog import Catalog
 from app.engine import Engine
+from app.fleet.flow_catalog import Catalog
 from leadhand.contract.sessions import SVG, SessionsWanted
 from leadhand.errors import RequestInvalid
 from leadhand.flows.documents import FlowRun
-from leadhand.models.views.flow import FlowView
+from leadhand.models.views.shared import FlowView
 
 #: Runs of a flow that its page lists.
 RUNS = 20

@@ -9,9 +9,9 @@ from typing import NamedTuple
 from flask import Blueprint, Response, g, request
 from pydantic import JsonValue
 
-from api.dashboard.panels.branches import branches_of
+from api.dashboard.patches import branches_of
 from api.dashboard.render import page
-from app.domain.states import FINAL
+from app.core.states import FINAL
 from app.engine import Engine
 from app.security.api_tokens import Scope
 from leadhand.contract.sessions import SessionsWanted

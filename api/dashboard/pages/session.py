@@ -8,15 +8,13 @@ from typing import NamedTuple
 
 from flask import Blueprint, Response, g, request
 
-from api.dashboard.panels.controls import controls_of
-from api.dashboard.panels.matrix import cells_of, matrices
-from api.dashboard.panels.patches import LINES, files_of, numbered
-from api.dashboard.panels.step_buttons import RESTS, Button, can_fork, step_buttons, suggested
-from api.dashboard.panels.timeline import timeline
+from api.dashboard.buttons import RESTS, Button, can_fork, controls_of, step_buttons, suggested
+from api.dashboard.patches import LINES, files_of, numbered
 from api.dashboard.render import elapsed_s, page
-from api.responses import drawing_response
-from app.domain.records import StepRecord
-from app.domain.states import SessionStatus
+from api.dashboard.timeline import cells_of, matrices, timeline
+from api.requests import drawing_response
+from app.core.records import StepRecord
+from app.core.states import SessionStatus
 from app.engine import Engine
 from app.security.api_tokens import Scope
 from leadhand.contract.sessions import SVG

@@ -9,11 +9,11 @@ from urllib.parse import urlencode
 from flask import Blueprint, Response, g, redirect, request
 from pydantic import ValidationError
 
-from api.dashboard.panels.controls import row_buttons
+from api.dashboard.buttons import row_buttons
 from api.dashboard.render import page
 from app.engine import Engine
 from app.security.api_tokens import Scope
-from app.store.browser import BrowserStore
+from app.store.tokens import BrowserStore
 from leadhand.contract.sessions import SessionsWanted
 from leadhand.models.views.session import SessionView
 from leadhand.models.views.view import Page

@@ -1,7 +1,7 @@
 -- Sets the title and the note that a person gives a session, and whether lists hide the session.
 -- Arguments: title?, note? (an empty text removes it), archived? (a boolean; one that is at work can't be hidden)
 -- Returns: done (also if nothing changes) | refused(status) | unknown
---- @requires events, indexes/changes, transaction
+--- @requires events, changes, transaction
 
 -- Stores or removes a field of the session; returns whether that changed it.
 local function set(tx, name, value)

@@ -4,8 +4,8 @@
 --   lease_ms, artifacts? (of the outcome: name, digest, size, media_type), plan_version? (the one that was approved)
 -- Returns: settled | superseded(state; by: who answered first) | default(fence: the question's time is over, and its
 --   default is its answer now) | stale(version: of the plan, which is another one now)
---- @requires budgets, deadlines, dispatch, indexes/changes, outcomes, records, steps/shares, transaction, transcript
---- @requires usage/usage
+--- @requires budgets, deadlines, dispatch, changes, outcomes, records, steps/shares, transaction, transcript
+--- @requires usage
 
 -- Whether an answer counts only if the folder is still as the question showed it; one that asks for changes does not.
 local function is_bound(args, wait)

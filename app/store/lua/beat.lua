@@ -2,7 +2,7 @@
 -- Arguments: address, fence, nonce, lease_ms, spent? (cost and tokens that the attempt has used so far)
 -- Returns: ok(lease) | stop(lease) | cancel(lease), each with children (whether one that the attempt started is at
 --   work) | lost
---- @requires addresses, attempts, deadlines, dispatch, records, transaction, tree/children, turn_records, usage/usage
+--- @requires addresses, attempts, deadlines, dispatch, records, transaction, children, turn_records, usage
 local EXIT_GRACE_MS = 3000   -- the step that called exit has this long to finish
 
 return function(tx)

@@ -13,7 +13,7 @@
 --   runs again, are open)
 -- Returns: done (also if repeated) | refused(status; of a spent budget also why, text) | changed(status) |
 --   quota(limit) | label_taken(status, session) | moved(status) | unknown
---- @requires control/checks, control/effects, dispatch, sessions, transaction, usage/usage
+--- @requires checks, effects, dispatch, sessions, transaction, usage
 return function(tx)
   local args = tx.args
   if not transaction.read_session(tx) then return transaction.reply(tx, 'unknown') end

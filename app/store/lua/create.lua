@@ -8,7 +8,7 @@
 -- Document: of the program, if the routes are given.
 -- Returns: created | exists(session) | conflict | taken | refused | tree_limit(why, limit) | quota(why) |
 --   label_taken(session) | other_store | no_program
---- @requires budgets, dispatch, events, labels, programs, quotas, sessions, steps/shares, transaction, tree/parents
+--- @requires budgets, dispatch, events, labels, programs, quotas, sessions, steps/shares, transaction, parents
 --- @requires turn_records, turns
 
 return function(tx)

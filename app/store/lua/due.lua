@@ -4,7 +4,7 @@
 --   sweeps? (the lowest count of sweeps that this store may have)
 -- Returns: due(leases, ready, errands, sweeps) | recent(sweeps) (another sweep was less than every_ms ago) |
 --   other_store (nothing is written)
---- @requires sweep/clock_step, sweep/due_lists, transaction
+--- @requires clock_step, due_lists, transaction
 
 -- Whether this is another store than the caller's, or an older copy of it.
 local function is_other_store(tx, sweeps)

@@ -4,7 +4,7 @@
 --   default? (of a person's deadline),
 --   rules? (what a person's answer must fit, as JSON), seen? (of the work, as JSON), asked? (how often)
 -- Returns: parked(fence) | ended(status of a child that has ended meanwhile) | superseded
---- @requires addresses, deadlines, dispatch, events, indexes/changes, locks/locks, outcomes, plans/progress, records
+--- @requires addresses, deadlines, dispatch, events, changes, locks/locks, outcomes, plans/progress, records
 --- @requires sessions, transaction, transcript, turn_records, webhooks
 return function(tx)
   local args = tx.args

@@ -2,7 +2,7 @@
 -- that the real path of the folder differs: then, once, the session locks the real folder, and the step waits for it.
 -- Arguments: address, fence, nonce, why, usage?, digest?, changed?, work?, owner?, patch?, folder? (the real lock)
 -- Returns: released | kept (nothing is handed back, the attempt continues) | superseded
---- @requires deadlines, dispatch, locks/locks, outcomes, records, sessions, transaction, tree/children, usage/usage
+--- @requires deadlines, dispatch, locks/locks, outcomes, records, sessions, transaction, children, usage
 --- @requires work_diffs
 
 -- Locks the real folder from now on, once and if nothing else of the session runs. Returns whether it does.

@@ -9,7 +9,7 @@
 --   verdict is stale, so the next iteration is a recheck)
 -- Document: the outcome. Entry: of the ledger. Records: of the transcript.
 -- Returns: settled | again (it is retried) | repeated | superseded; with grants and hints
---- @requires attempts, deadlines, dispatch, events, inbox, outcomes, records, transaction, transcript, usage/usage
+--- @requires attempts, deadlines, dispatch, events, inbox, outcomes, records, transaction, transcript, usage
 --- @requires work_diffs
 return function(tx)
   local args = tx.args

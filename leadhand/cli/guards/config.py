@@ -10,8 +10,8 @@ from typing import Annotated, NamedTuple
 from pydantic import Field, StrictBool, ValidationError, field_validator
 
 from leadhand.models.documents import Command, Document, Seconds
+from leadhand.models.folder_settings import TomlUnreadable, read_toml
 from leadhand.models.guards import MAX_BLOCKS_IN_A_ROW, MOST_BLOCKS, GateName, GuardLimits, Text
-from leadhand.models.toml_file import TomlUnreadable, read_toml
 from leadhand.models.validation_messages import first_error
 from leadhand.settings import ClientSettings
 

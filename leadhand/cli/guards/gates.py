@@ -21,13 +21,13 @@ from leadhand.models.git_settings import (
     LIST_FILTERS,
     QUIET,
     filters_in,
+    repository_top,
     run_programs,
     without_filters,
 )
-from leadhand.models.git_tracking import repository_top
 from leadhand.models.guards import GateResult, Outcome
+from leadhand.models.session_environment import ClientVariables, ServerVariables, secrets_of
 from leadhand.models.text import render_terminal
-from leadhand.models.variables import ClientVariables, ServerVariables, secrets_of
 
 #: Changes of the working tree, without the repository's own programs: this gate needs no approval.
 #: In a submodule, its own configuration would apply.

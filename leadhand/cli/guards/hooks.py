@@ -4,21 +4,33 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 import click
 
-from leadhand.cli.guards.agent_settings import Agent, with_guard, without_guard
+from leadhand.cli.group import Group
+from leadhand.cli.guards.command import Agent, with_guard, without_guard
+from leadhand.cli.render.tables import plural
+from leadhand.models.guards import AgentEvent
+from leadhand.models.patterns import AGENT_SESSION
 
 if TYPE_CHECKING:
     from leadhand.cli.guards.config import Loaded
-    from leadhand.cli.guards.hook_event import HookEvent
+    from leadhand.models.views.explain import InboxMessage
 
 _SCOPES = ("local", "project", "user")
+#: Events of Claude Code whose hooks may add to the context.
+_ADDS_CONTEXT = ("UserPromptSubmit", "SessionStart")
+_session = click.option(
+    "--session", metavar="ID", help="The session whose messages these are. [LEADHAND_SESSION]"
+)
+#: A notification of Claude Code that it waits for its user, by its type or its text.
+_IDLE = ("idle_prompt", "waiting for your input")
 
 
 @click.command("stop")
@@ -122,8 +134,7 @@ def settings_file(agent: Agent, scope: str, folder: Path, env: Mapping[str, str]
 
 def _let_go(loaded: Loaded, env: Mapping[str, str], *, yes: bool) -> bool:
     """Forget an approved guard that was removed, if the user agrees; False if there is none."""
-    from leadhand.cli.approvals import withdraw
-    from leadhand.cli.guards.trust import lost_guard
+    from leadhand.cli.approvals import lost_guard, withdraw
 
     lost = lost_guard(loaded, env)
     if lost is None:
@@ -138,8 +149,7 @@ def _let_go(loaded: Loaded, env: Mapping[str, str], *, yes: bool) -> bool:
 
 def _approve(loaded: Loaded, env: Mapping[str, str], *, yes: bool) -> None:
     """Show the commands of a folder's file, and record that the user approves them."""
-    from leadhand.cli.approvals import approve, show_whole
-    from leadhand.cli.guards.trust import is_trusted
+    from leadhand.cli.approvals import approve, is_trusted, show_whole
     from leadhand.models.approvals import digest_of
     from leadhand.models.pipelines import hidden_exit_code
     from leadhand.models.text import plain
@@ -193,8 +203,6 @@ def _program() -> str:
 
 def _read(env: Mapping[str, str]) -> HookEvent:
     """The hook's JSON on standard input."""
-    from leadhand.cli.guards.hook_event import EventUnfit, parse_event
-
     text = "" if sys.stdin.isatty() else sys.stdin.read()
     try:
         fields = json.loads(text or "{}")
@@ -211,3 +219,141 @@ def add_to(group: click.Group) -> None:
     """Adds the commands stop, event, install and trust to a group of commands."""
     for command in (stop_command, event_command, install_command, trust_command):
         group.add_command(command)
+
+
+@click.group("hook", cls=Group)
+def hook_command() -> None:
+    """Show an agent its messages, and guard its stops.
+
+    Each command but install and trust reads the hook's JSON on standard input.
+    """
+
+
+add_to(hook_command)
+
+
+@hook_command.command("prompt")
+@_session
+def prompt_command(*, session: str | None) -> int:
+    """For UserPromptSubmit and SessionStart: add unread messages to the context; mark them read.
+
+    Without a session it prints nothing, so that one hook serves all folders.
+    """
+    from leadhand.cli.connect import open_client
+
+    event = str(_read_event().get("hook_event_name") or _ADDS_CONTEXT[0])
+    if event not in _ADDS_CONTEXT:
+        raise click.ClickException(
+            f"hook_event_name is {event!r}: use `leadhand hook prompt` for UserPromptSubmit"
+        )
+    session = session or _own_session()
+    if session is None:
+        return 0
+    with open_client(outlives_attempt=True, needs_worker=True) as client:
+        messages = client.take_messages(session)  # more than one turn can read wait for the next
+    if messages:
+        context = context_of(session, messages)
+        output = {"hookEventName": event, "additionalContext": context}
+        click.echo(json.dumps({"hookSpecificOutput": output}))
+    return 0
+
+
+@hook_command.command("notification")
+@_session
+def notification_command(*, session: str | None) -> int:
+    """For Notification: show the user how many messages are unread; they stay unread."""
+    from leadhand.cli.connect import open_client
+
+    _read_event()
+    session = session or _own_session()
+    if session is None:
+        return 0
+    with open_client(outlives_attempt=True, needs_worker=True) as client:
+        messages = client.inbox(session, unread=True, limit=100).items
+    if messages:
+        newest = messages[-1]
+        first_line = newest.text.strip().splitlines()[0][:200]
+        text = (
+            f"{plural(len(messages), 'unread message')} of session {session};"
+            f" the newest is of {newest.sender}: {first_line}"
+        )
+        click.echo(json.dumps({"systemMessage": text}))
+    return 0
+
+
+def context_of(session: str, messages: Sequence[InboxMessage]) -> str:
+    """Formats inbox messages as text that is added to an agent's context."""
+    parts = [f"Messages to Leadhand session {session} since your last turn:"]
+    for message in messages:
+        mark = ", which reports a failure" if message.escalates else ""
+        head = f"Message {message.id}: {message.kind} from {message.sender}{mark}, {message.at}"
+        parts.append(f"{head}\n{message.text.strip()}")
+    return "\n\n".join(parts)
+
+
+def _read_event() -> dict[str, object]:
+    """The hook's JSON on standard input; empty at a terminal."""
+    text = "" if sys.stdin.isatty() else sys.stdin.read()
+    try:
+        event = json.loads(text or "{}")
+    except ValueError:
+        event = None
+    if not isinstance(event, dict):
+        raise click.ClickException("standard input is not the JSON object of a hook")
+    return event
+
+
+def _own_session() -> str | None:
+    from leadhand.settings import ClientSettings
+
+    return ClientSettings.from_env().session
+
+
+class HookEvent(NamedTuple):
+    """A hook's input, as far as guards need it."""
+
+    name: str
+    agent_session: str
+    #: The user's prompt: Claude Code's prompt_id, or Codex's turn_id.
+    prompt_id: str | None
+    #: Whether a hook has blocked a stop of this prompt before.
+    is_continued: bool
+    folder: Path
+    fields: Mapping[str, object]
+
+    def as_agent_event(self) -> AgentEvent | None:
+        """Convert a hook's event to the event for a guard: prompt, idle or end; None for others."""
+        if self.name == "UserPromptSubmit":
+            return AgentEvent(event="prompt", prompt_id=self.prompt_id)
+        if self.name == "SessionEnd":
+            return AgentEvent(event="end")
+        text = f"{self.fields.get('notification_type')} {self.fields.get('message')}"
+        if self.name == "Notification" and any(word in text for word in _IDLE):
+            return AgentEvent(event="idle")
+        return None
+
+
+class EventUnfit(ValueError):
+    """Standard input is not the JSON of a hook that a guard understands."""
+
+
+def parse_event(fields: Mapping[str, object], env: Mapping[str, str]) -> HookEvent:
+    """Parses the fields that an agent passes to a hook. Raises EventUnfit for a bad session id.
+
+    >>> event = parse_event({"session_id": "s-1", "hook_event_name": "Stop", "cwd": "/w"}, {})
+    >>> event.agent_session, event.prompt_id, event.is_continued, str(event.folder)
+    ('s-1', None, False, '/w')
+    """
+    session = str(fields.get("session_id") or "")
+    if not re.fullmatch(AGENT_SESSION, session):
+        raise EventUnfit(f"session_id is {session!r}: a hook's JSON names the agent's session")
+    prompt = fields.get("prompt_id") or fields.get("turn_id")
+    folder = env.get("CLAUDE_PROJECT_DIR") or str(fields.get("cwd") or ".")
+    return HookEvent(
+        name=str(fields.get("hook_event_name") or ""),
+        agent_session=session,
+        prompt_id=None if prompt is None else str(prompt)[:128],
+        is_continued=fields.get("stop_hook_active") is True,
+        folder=Path(folder),
+        fields=fields,
+    )

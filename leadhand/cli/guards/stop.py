@@ -19,16 +19,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from leadhand.cli.approvals import lost_guard, missed_file, why_unchecked
 from leadhand.cli.guards.config import ConfigUnfit, GuardConfig, Loaded, load_config
 from leadhand.cli.guards.gates import Gates
-from leadhand.cli.guards.hook_event import HookEvent
-from leadhand.cli.guards.trust import lost_guard, missed_file, why_unchecked
+from leadhand.cli.guards.hooks import HookEvent
 from leadhand.errors import LeadhandError
 from leadhand.models.guards import AgentEvent, GateResult, StopReport
 from leadhand.settings import ClientSettings
 
 if TYPE_CHECKING:
-    from leadhand.models.views.guards import StopView
+    from leadhand.models.views.shared import StopView
 
 
 #: Seconds before the agent would kill the hook: for the last call, and of them to answer.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from leadhand.cli.render.tables import plural, table
-from leadhand.models.reasons import Reason
 from leadhand.models.text import block, plain, plain_ends, reason_text
-from leadhand.models.views.folder import OwnFolderView
+from leadhand.models.verdicts import Reason
+from leadhand.models.views.plan import OwnFolderView
 from leadhand.models.views.result import (
     ChangedFiles,
     CheckEvidence,

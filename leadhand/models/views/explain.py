@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pydantic import JsonValue
 
-from leadhand.models.counts import Counts
-from leadhand.models.views.folder import OwnFolderView
+from leadhand.models.verdicts import Counts
+from leadhand.models.views.plan import OwnFolderView
+from leadhand.models.views.session import SessionView
 from leadhand.models.views.view import View
 
 
@@ -148,3 +149,62 @@ class ExplainView(View):
     next: list[str] = []
     #: Of a session that has ended: what to do, by what failed, the most promising first.
     actions: list[SuggestedAction] = []
+
+
+class NeedView(View):
+    """One reason why a person should look at a session."""
+
+    #: question, approval (of a plan), proposal, failed, stuck (no worker takes a step), budget
+    #: (80 % of a limit is used), messages.
+    kind: str
+    text: str
+    #: The step that it is about.
+    address: str | None = None
+    since: str | None = None
+
+
+class AttentionView(View):
+    """A session that needs a person."""
+
+    session: SessionView
+    #: When it was called for last.
+    since: str
+    needs: list[NeedView]
+    #: Its open questions.
+    questions: list[QuestionView] = []
+
+
+class ChangeView(View):
+    """A change of a session, in the stream of all changes."""
+
+    id: str
+    session: str
+    #: Its new status, or `attention`, `answered`, `annotated`, `deleted`.
+    what: str
+
+
+class SignInLink(View):
+    """A link that signs a browser in to the dashboard once."""
+
+    #: The secret is behind the #, so that no server and no proxy logs it.
+    url: str
+    expires_s: int
+
+
+class InboxMessage(View):
+    """A message to a session's turns."""
+
+    #: From 1, in the order of arrival.
+    id: int
+    at: str
+    #: hint (of a person), notice, report, proposal, end, or another word.
+    kind: str
+    #: The child session or the token that sent it.
+    sender: str
+    text: str
+    data: JsonValue = None
+    #: Whether it calls for a person until it is acknowledged.
+    escalates: bool = False
+    #: When it was acknowledged, and by which turn (its address) or other reader.
+    read_at: str | None = None
+    read_by: str | None = None

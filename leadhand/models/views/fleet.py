@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue
 
 from leadhand.models.views.view import View
+
+Count = Annotated[int, Field(ge=0, le=10**15, strict=True)]
 
 
 class Running(View):
@@ -243,3 +245,198 @@ class StoreView(View):
     file: str | None = None
     #: Settings of the Redis by which it may lose data.
     warnings: list[str] = []
+
+
+class SessionCount(View):
+    """Ends of sessions of one kind, with one status and reason."""
+
+    kind: str
+    #: The flow, workflow or graph; empty for other kinds.
+    name: str = ""
+    status: str
+    #: The code of the reason; empty if it has none.
+    reason: str = ""
+    count: int
+    #: From submit to end, of all together.
+    seconds: float
+
+
+class LoopCount(View):
+    """Ends of loops of one agent, with one verdict in one iteration."""
+
+    #: The doer's agent; `command` or `callable` for other doers, `default` for an unnamed agent.
+    agent: str
+    verdict: str
+    #: 100 also counts those with more.
+    iterations: int
+    count: int
+    seconds: float
+
+
+class CheckCount(View):
+    """Outcomes of one checker with one verdict."""
+
+    checker: str
+    #: accept, retry, terminate; flaky, if runs on the same work failed, passed and failed; for a
+    #: check without a verdict, how it ended, such as failed.
+    verdict: str
+    count: int
+    #: Of the last attempts of all together.
+    seconds: float
+
+
+class UsageCount(View):
+    """What the attempts of one agent used in sessions of one kind."""
+
+    kind: str
+    agent: str
+    cost_usd: float = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
+class Acceptance(View):
+    """How many loops of an agent were accepted in an iteration, of those that reached it."""
+
+    agent: str
+    iteration: int
+    reached: int
+    accepted: int
+
+    @property
+    def rate(self) -> float:
+        """Return the share of accepted loops, of those that reached the iteration (0 to 1)."""
+        return self.accepted / self.reached
+
+
+class DayCount(View):
+    """What ended on a day, and what it cost."""
+
+    #: Such as 2026-11-01.
+    day: str
+    #: Ended sessions by status.
+    ended: dict[str, int] = {}
+    cost_usd: float = 0
+
+
+class StatisticsView(View):
+    """Statistics of some days, by UTC.
+
+    A failed session that is resumed and ends again counts twice. A child session counts in its own
+    row, and so does what it used.
+    """
+
+    #: Days such as 2026-11-01.
+    first: str
+    last: str
+    #: All days in which something was counted, in order.
+    days: list[DayCount] = []
+    sessions: list[SessionCount] = []
+    loops: list[LoopCount] = []
+    #: Derived from `loops`, by agent and iteration.
+    acceptance: list[Acceptance] = []
+    checks: list[CheckCount] = []
+    usage: list[UsageCount] = []
+    #: The cost of all attempts per completed session; null without one.
+    cost_per_completed_usd: float | None = None
+
+
+class Finding(View):
+    """A record in Redis or at the broker that does not agree with the others."""
+
+    kind: str
+    session: str | None = None
+    what: str
+    mended: bool = False
+    #: The command or action that fixes it, if it was not repaired.
+    way: str | None = None
+
+
+class FsckView(View):
+    """The findings of one call of an audit, and how much it checked."""
+
+    items: list[Finding]
+    #: The number of findings, and of those that are left; `items` has the first thousand.
+    found: int = 0
+    left: int = 0
+    keys: int = 0
+    sessions: int = 0
+    #: How many folders and records of folders were compared; only the command asks for that.
+    folders: int = 0
+    #: The cursor of the next call; null if the audit is complete.
+    next: str | None = None
+
+
+class FolderAuditStarted(View):
+    """A session that audits the folders of tasks and sessions at one place."""
+
+    place: str
+    #: Its result text is a FolderFindings as JSON.
+    session: str
+
+
+class FolderAuditView(View):
+    """The sessions that audit the folders, one per place with a worker."""
+
+    items: list[FolderAuditStarted] = []
+
+
+class FolderFindings(View):
+    """What an audit of the folders at a place found."""
+
+    #: The first thousand.
+    items: list[Finding] = []
+    found: int = 0
+    left: int = 0
+    #: How many folders and records were compared.
+    folders: int = 0
+
+
+class Quotas(View):
+    """The limits of a token's sessions; None means no limit."""
+
+    #: Sessions that have not ended.
+    max_sessions: Count | None = None
+    #: Steps per day (UTC); running sessions continue, but no new one can start.
+    steps_per_day: Count | None = None
+    #: Bytes of submitted documents per day (UTC).
+    bytes_per_day: Count | None = None
+
+
+class Spent(View):
+    """The usage of a token: live sessions, and the steps and bytes of this day (UTC)."""
+
+    sessions: int = 0
+    steps: int = 0
+    bytes: int = 0
+
+
+class TokenWebhook(View):
+    """The webhook of a token's sessions, without its secret."""
+
+    host: str
+    events: list[str]
+    #: Whether a secret signs the requests.
+    signed: bool
+
+
+class TokenView(View):
+    """A token without its secret text."""
+
+    id: str
+    name: str
+    scopes: list[str]
+    quotas: Quotas = Quotas()
+    spent: Spent = Spent()
+    webhook: TokenWebhook | None = None
+    created_at: str
+    expires_at: str | None = None
+    expired: bool = False
+    #: To the minute; None if it was never used.
+    last_used_at: str | None = None
+
+
+class NewToken(TokenView):
+    """A new token; only this response has its text."""
+
+    token: str

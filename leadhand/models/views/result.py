@@ -6,11 +6,9 @@ from typing import Literal
 
 from pydantic import JsonValue
 
-from leadhand.models.counts import Counts
-from leadhand.models.reasons import Reason
-from leadhand.models.views.folder import OwnFolderView
-from leadhand.models.views.inbox import InboxMessage
-from leadhand.models.views.plan import PlanView
+from leadhand.models.verdicts import Counts, Reason
+from leadhand.models.views.explain import InboxMessage
+from leadhand.models.views.plan import OwnFolderView, PlanView
 from leadhand.models.views.session import SessionView
 from leadhand.models.views.shared import ValueView
 from leadhand.models.views.step import DiffView, Event, StepView, TranscriptEntry

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
-from leadhand.models.reasons import Reason
-from leadhand.models.views.folder import OwnFolderView
+from leadhand.models.problems import Problem
+from leadhand.models.verdicts import Reason
+from leadhand.models.views.plan import OwnFolderView
 from leadhand.models.views.view import View
 
 #: The statuses of a session that has ended.
 ENDED = frozenset({"stopped", "exited", "aborted", "completed", "failed"})
+#: Maximum number of documents of one request.
+MOST = 100
 
 
 class RoleView(View):
@@ -251,3 +254,71 @@ class TreeView(View):
     damaged: list[str] = []
     #: What is left out, if the tree is larger than the limit.
     note: str | None = None
+
+
+class BatchItemView(View):
+    """What became of one item: a session, or a problem."""
+
+    #: The id of the session.
+    session: str | None = None
+    #: Whether this request created it; an earlier one with the same key may have.
+    created: bool = False
+    #: Why there is no session.
+    problem: Problem | None = None
+
+
+class BatchView(View):
+    """What became of each item, in the order of the request."""
+
+    items: list[BatchItemView]
+
+
+class WorkGrant(View):
+    """A claimed step: what to call, and what the attempt is named by in beats and its settle."""
+
+    address: str
+    #: The step's name.
+    step: str
+    #: The tool's name, without `local:`.
+    tool: str
+    arguments: dict[str, Any] = {}
+    fence: int
+    nonce: str
+    #: From 1.
+    attempt: int
+    timeout_s: float
+    #: The lease: without a beat for so many seconds the step is given to another worker.
+    lease_s: float
+    #: The attempts of a step have one key, by which the tool can recognise a repetition.
+    key: str
+
+
+class WorkView(View):
+    """What a worker of a session's local steps gets: a step, or the session's status."""
+
+    #: Of the session: there is work to come only while it is `active`.
+    status: str
+    #: Null if no step is ready.
+    grant: WorkGrant | None = None
+    #: Seconds until the next retry is due, without a grant; null if no retry waits.
+    next_s: float | None = None
+
+
+class BeatView(View):
+    """The reply to a heartbeat."""
+
+    #: ok; stop or cancel: end the tool, its outcome does not count; lost: another attempt has it.
+    order: str
+    #: Seconds until the lease ends; null if it was lost.
+    lease_s: float | None = None
+
+
+class SettledView(View):
+    """What became of an outcome."""
+
+    #: settled; again: it failed and is tried once more; repeated: it was recorded before;
+    #: superseded: the attempt does not own the step, and nothing was recorded. Of an attempt that
+    #: was released: released, or cancelled if the step is not to run again.
+    result: str
+    #: The session's status after it.
+    status: str

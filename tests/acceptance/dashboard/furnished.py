@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome, Usage
-from app.domain.program import Action
-from app.domain.records import Grant
-from app.operations.outputs import Outputs
+from app.core.addresses import SessionRef
+from app.core.outcomes import Outcome, Usage
+from app.core.program import Action
+from app.core.records import Grant
+from app.sessions.outputs import Outputs
 from app.settings import Settings
 from leadhand.models.views.step import ToolCallView
 from tests.engine.plans.plan_world import PlanWorld
@@ -20,9 +20,9 @@ from tests.engine.world import World
 from tests.flows import flow, llm
 from tests.silent_engine import loop
 from workers.attempt.output_writer import Ring
-from workers.attempt.park import park
+from workers.attempt.settle import park
 from workers.folders.work_diff import pack_diff
-from workers.task.live_output import LiveOutput, Part
+from workers.live_output import LiveOutput, Part
 
 SECRET = "s"
 MINUTE_MS = 60_000

@@ -9,7 +9,7 @@ from tests.acceptance.dashboard.conftest import sign_in
 from tests.flows import flow
 from tests.session_driving import claim, end, ref_of, run_iteration
 from tests.silent_engine import loop
-from workers.attempt.park import park
+from workers.attempt.settle import park
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.slow]
 

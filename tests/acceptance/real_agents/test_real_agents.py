@@ -13,10 +13,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome
-from app.domain.program import Action, Loop, Program, Step
-from app.operations.submit import About
+from app.core.addresses import SessionRef
+from app.core.outcomes import Outcome
+from app.core.program import Action, Loop, Program, Step
+from app.sessions.submit import About
 from app.settings import Settings
 from leadhand.errors import StoreAway
 from leadhand.flows.documents import FlowRun
@@ -26,8 +26,8 @@ from tests import real_agents
 from tests.fleet import RUNS, Fleet
 from tests.model_server import Asked, Drop, Hang, ModelServer, Refuse, Reply, Say, Use, model_server
 from tests.waiting import wait_until
-from workers.prompts.build import VERDICT_QUESTION
-from workers.registry.claude_and_codex import BUILTIN_AGENTS
+from workers.prompts import VERDICT_QUESTION
+from workers.registry.agent_entry import BUILTIN_AGENTS
 
 MISSING = real_agents.why_missing()
 pytestmark = [

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.outcomes import Outcome
+from app.core.outcomes import Outcome
 from tests import real_agents
 from tests.acceptance.real_agents.test_real_agents import World, agent_step, pytestmark, world
 from tests.model_server import Say, Use

@@ -10,22 +10,20 @@ from typing import Any
 import pytest
 from pydantic import JsonValue
 
-from app.artifacts.folder import ArtifactFolder, Limits
-from app.artifacts.local import LocalArtifacts
-from app.domain.artifacts import YOUNG_S, Artifact
-from app.domain.outcomes import Outcome
-from app.domain.program import Action, Step
+from app.core.artifacts import YOUNG_S, Artifact
+from app.core.outcomes import Outcome
+from app.core.program import Action, Step
 from app.engine import Engine
-from app.operations.artifacts import Uploads
-from app.queries.artifacts import ArtifactQueries
-from app.queries.graph_results import MOST_BYTES
+from app.sessions.artifacts import ArtifactQueries, Uploads
+from app.sessions.results import MOST_BYTES
+from app.store.artifact_folder import ArtifactFolder, Limits, LocalArtifacts
 from leadhand.errors import ArtifactUnknown, SessionUnknown
 from tests.engine.driving import Bench
 from tests.engine.graphs.graph_world import GraphWorld
 from tests.engine.world import World
 from tests.flows import flow
-from workers.attempt.artifacts import _failure
-from workers.attempt.park import park
+from workers.attempt.outcomes import _failure
+from workers.attempt.settle import park
 
 LONG: list[JsonValue] = [{"url": f"paper-{n}", "text": "x" * 1000} for n in range(100)]
 TWO: list[dict[str, object]] = [

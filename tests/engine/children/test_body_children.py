@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome
-from app.domain.program import Action, Loop, Program, RetryPolicy, Step
-from app.domain.records import Grant
+from app.core.addresses import SessionRef
+from app.core.outcomes import Outcome
+from app.core.program import Action, Loop, Program, RetryPolicy, Step
+from app.core.records import Grant
 from app.errors import InvalidDocument, ParentRests
-from app.operations.submit import About
-from app.security.step_tokens import Caller
+from app.security.signatures import Caller
+from app.sessions.submit import About
 from leadhand.contract.submissions import ParentEnd
 from leadhand.errors import IdempotencyConflict, TreeLimitReached
 from leadhand.models.documents import LoopDocument

@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 from pydantic import JsonValue
 
-from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome, Usage
-from app.domain.program import Action, Loop, Program, Step
-from app.domain.records import Grant
-from app.operations.submit import About
+from app.core.addresses import SessionRef
+from app.core.outcomes import Outcome, Usage
+from app.core.program import Action, Loop, Program, Step
+from app.core.records import Grant
+from app.sessions.submit import About
 from leadhand.models.documents import Budget
 from tests.engine.children.test_children import DOCUMENT, PARENT, family
 from tests.engine.world import World
 from tests.flows import llm
-from workers.attempt.park import park
+from workers.attempt.settle import park
 
 
 @pytest.fixture

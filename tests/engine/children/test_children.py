@@ -8,12 +8,12 @@ import pytest
 from pydantic import JsonValue
 
 from app.compiler import compile_document
-from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome
-from app.domain.program import Action, Program, Step
-from app.domain.records import Grant
-from app.operations.guards import Guarded
-from app.operations.submit import About
+from app.core.addresses import SessionRef
+from app.core.outcomes import Outcome
+from app.core.program import Action, Program, Step
+from app.core.records import Grant
+from app.guards import Guarded
+from app.sessions.submit import About
 from leadhand.errors import NoPlan
 from leadhand.flows.documents import FlowDocument
 from leadhand.models.documents import LoopDocument
@@ -21,8 +21,8 @@ from leadhand.models.plans import TaskReport
 from tests.engine.guards.stops import gate, stop
 from tests.engine.world import World
 from tests.flows import llm
-from workers.attempt.park import LOOK_MS, park
-from workers.tools.builtin import tally
+from workers.attempt.settle import LOOK_MS, park
+from workers.tools.tool import tally
 
 DOCUMENT: dict[str, JsonValue] = {
     "kind": "loop",

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome
-from app.domain.program import Loop
-from app.operations.submit import About
+from app.core.addresses import SessionRef
+from app.core.outcomes import Outcome
+from app.core.program import Loop
+from app.sessions.submit import About
 from tests.engine.children.test_children import DOCUMENT
 from tests.engine.driving import Bench, Drive, loop, program, step
 from tests.engine.world import World
-from workers.attempt.park import park
+from workers.attempt.settle import park
 
 KID = program(step("work"))
 

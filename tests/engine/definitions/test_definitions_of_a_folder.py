@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from app.domain.ids import SessionRef
+from app.core.addresses import SessionRef
 from app.engine import Engine
 from app.errors import InvalidDocument, SpecForeign
-from app.fleet import definition_files, folder_reports
-from app.operations.attempts import Work
-from app.operations.registry import Registry
-from app.operations.step_verbs.documents import Changes
-from app.operations.submission.drafts import Asker
+from app.fleet import folder_reports
+from app.sessions.attempts import Work
+from app.sessions.documents import Changes
+from app.sessions.drafts import Asker
+from app.sessions.programs import Registry
 from leadhand.flows.documents import FlowRun
 from leadhand.models.approvals import approval_key, digest_of
 from leadhand.models.documents import LoopDocument
@@ -212,7 +212,7 @@ def test_faulty_file_costs_only_what_it_defines(home):
 
 
 def test_file_that_is_too_large_is_not_read(home, monkeypatch):
-    monkeypatch.setattr(definition_files, "LARGEST", 10)
+    monkeypatch.setattr(folder_reports, "LARGEST", 10)
     home.write("one/agents.toml", PARROT)
     with pytest.raises(InvalidDocument, match="make it smaller"):
         home.submit("one")

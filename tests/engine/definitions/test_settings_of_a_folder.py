@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import TypeAdapter
 
-from app.domain.program import Action, Step
+from app.core.program import Action, Step
 from app.engine import Engine
 from app.errors import InvalidDocument
 from leadhand.flows.documents import AnyDocument, FlowRun

@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from app.domain.environment.session import SessionEnvironment
-from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome
+from app.core.addresses import SessionRef
+from app.core.environment import SessionEnvironment
+from app.core.outcomes import Outcome
 from app.errors import EnvironmentSealed, InvalidDocument, SpecForeign
-from app.operations.registry import Registry
-from app.operations.step_verbs.documents import Changes
-from app.operations.step_verbs.fork import Wish
+from app.sessions.documents import Changes
+from app.sessions.fork import Wish
+from app.sessions.programs import Registry
 from leadhand.errors import IdempotencyConflict
 from leadhand.models.documents import LoopDocument
 from leadhand.models.plans import PlanDocument
-from leadhand.models.reasons import Reason, ReasonCode
+from leadhand.models.verdicts import Reason, ReasonCode
 from tests.engine.children.test_body_children import Body
 from tests.engine.driving import Bench
 from tests.engine.world import World
@@ -124,7 +124,7 @@ def test_environments_of_two_sessions_cannot_be_swapped(bench: Bench) -> None:
 
 
 def test_cipher_itself_is_bound_to_its_session(bench: Bench) -> None:
-    from app.security.environment_cipher import decrypt, encrypt
+    from app.security.signatures import decrypt, encrypt
 
     one, other = SessionRef("aaaaaaaa", "aaaaaaaa"), SessionRef("bbbbbbbb", "aaaaaaaa")
     given = SessionEnvironment({"PATH": "/one"}, {"VIRTUAL_ENV": None})

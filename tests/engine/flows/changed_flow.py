@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome
+from app.core.addresses import SessionRef
+from app.core.outcomes import Outcome
 from app.engine import Engine
-from app.operations.attempts import Work
+from app.sessions.attempts import Work
 from app.settings import Settings
 from app.store.store import Store
 from leadhand.errors import ControlRefused

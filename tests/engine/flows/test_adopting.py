@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from app.domain.ids import SessionRef
-from app.domain.program import SCHEMA_VERSION
+from app.core.addresses import SessionRef
+from app.core.program import SCHEMA_VERSION
 from app.errors import InvalidDocument
 from leadhand.errors import FlowDisabled
 from leadhand.flows.documents import FlowRun
@@ -19,7 +19,7 @@ from tests.engine.driving import Bench
 from tests.engine.flows.changed_flow import BEFORE, STEPS, Flow, subflow
 from tests.engine.test_fsck import audit
 from tests.flows import ask, llm, loop
-from workers.attempt.park import park
+from workers.attempt.settle import park
 
 
 def test_what_has_not_begun_is_what_the_file_says_now(flow: Flow) -> None:

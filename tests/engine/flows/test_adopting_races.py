@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.domain.records import Reply
+from app.core.records import Reply
 from app.errors import PositionRefused
 from leadhand.errors import AnswerUnwanted, ControlRefused
 from leadhand.models.documents import Budget

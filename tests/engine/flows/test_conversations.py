@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 from pydantic import JsonValue
 
-from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome, Thread, Usage
-from app.domain.program import Action, Program, RetryPolicy, Step
-from app.operations.submit import About
+from app.core.addresses import SessionRef
+from app.core.outcomes import Outcome, Thread, Usage
+from app.core.program import Action, Program, RetryPolicy, Step
+from app.sessions.submit import About
 from app.store.script_library import text_of
 from app.store.store import connect
 from tests.engine.driving import Bench
 from tests.engine.world import World
-from workers.attempt.park import park
+from workers.attempt.settle import park
 
 TALK = "claude|main"
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome
-from app.domain.program import Given, Loop, Program, Step
-from app.operations.submit import About
+from app.core.addresses import SessionRef
+from app.core.outcomes import Outcome
+from app.core.program import Given, Loop, Program, Step
+from app.sessions.submit import About
 from tests.engine.driving import Bench, loop, program, step
 from tests.engine.world import World
 

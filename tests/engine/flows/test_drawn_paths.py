@@ -6,9 +6,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome
-from app.operations.step_verbs.fork import Wish
+from app.core.addresses import SessionRef
+from app.core.outcomes import Outcome
+from app.sessions.fork import Wish
 from leadhand.flows.documents import FlowDocument
 from tests.engine.world import DONE, World
 from tests.flows import ask, flow, llm, loop

@@ -10,25 +10,21 @@ import pytest
 from pydantic import JsonValue
 
 from app.compiler.flow import compile_flow
-from app.domain.artifacts import Artifact, marker
-from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome
-from app.domain.program import (
-    Action,
-    Program,
-    Step,
-)
+from app.core.addresses import SessionRef
+from app.core.artifacts import Artifact, marker
+from app.core.outcomes import Outcome
+from app.core.program import Action, Program, Step
 from app.errors import InvalidDocument
-from app.history.child_results import result_of_flow
-from app.operations.attempts import Work
-from app.operations.local_skipping import is_skipped, skipped_outcome
+from app.history.values import result_of_flow
+from app.sessions.attempts import Work
+from app.sessions.local_work import is_skipped, skipped_outcome
 from leadhand.flows.documents import FlowDocument
 from leadhand.flows.faults import all_faults
-from leadhand.models.reasons import Reason, ReasonCode
+from leadhand.models.verdicts import Reason, ReasonCode
 from tests.engine.driving import Bench
 from tests.engine.world import World
 from tests.flows import flow, llm, loop
-from workers.tools.builtin import items
+from workers.tools.tool import items
 
 BROKEN = Outcome(
     word="failed", retryable=False, reason=Reason(code=ReasonCode.FAILED_STEP, text="it broke")

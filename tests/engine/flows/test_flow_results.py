@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome
-from app.domain.program import Action
+from app.core.addresses import SessionRef
+from app.core.outcomes import Outcome
+from app.core.program import Action
 from leadhand.cli.render.result_text import flow_summary
 from leadhand.flows.documents import FlowDocument
-from leadhand.models.reasons import Reason, ReasonCode
+from leadhand.models.verdicts import Reason, ReasonCode
 from leadhand.models.views.result import ResultView
 from leadhand.models.views.result import ResultView as Told
 from tests.engine.world import World

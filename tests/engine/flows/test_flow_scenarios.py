@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome
-from app.domain.program import Action
-from app.domain.records import Grant
+from app.core.addresses import SessionRef
+from app.core.outcomes import Outcome
+from app.core.program import Action
+from app.core.records import Grant
 from leadhand.flows.documents import FlowDocument
 from leadhand.models.views.step import Event
 from tests.engine.world import World

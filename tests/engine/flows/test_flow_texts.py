@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome
-from app.domain.program import DECIDERS
-from leadhand.models.reasons import Reason, ReasonCode
+from app.core.addresses import SessionRef
+from app.core.outcomes import Outcome
+from app.core.program import DECIDERS
+from leadhand.models.verdicts import Reason, ReasonCode
 from tests.engine.driving import Bench
 from tests.engine.world import World
 from tests.flows import ask, flow, llm, loop

@@ -8,8 +8,8 @@ import pytest
 from pydantic import ValidationError
 
 from app.compiler.flow import compile_flow
-from app.domain.outcomes import Outcome
-from app.domain.program import Loop, needs_of
+from app.core.outcomes import Outcome
+from app.core.program import Loop, needs_of
 from leadhand.flows.documents import ANY_STRUCTURE, FlowDocument
 from leadhand.flows.faults import all_faults
 from tests.engine.world import World

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import settings
 
 from app.compiler import compile_document
-from app.domain.program import Action, Loop, OnFail, Origin, Program, Step
+from app.core.program import Action, Loop, OnFail, Origin, Program, Step
 from app.errors import PositionRefused
 from leadhand.cli.render.live_text import sentence
 from leadhand.cli.render.progress import Picture

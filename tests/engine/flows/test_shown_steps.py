@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome
-from app.domain.program import Action
-from app.operations.step_verbs.fork import Wish
+from app.core.addresses import SessionRef
+from app.core.outcomes import Outcome
+from app.core.program import Action
+from app.sessions.fork import Wish
 from leadhand.cli.render.result_text import ending
 from leadhand.cli.render.session_text import session_lines
 from leadhand.cli.render.step_tree import step_lines

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from pydantic import JsonValue, ValidationError
 
-from app.catalog.flow_tools import flow_tool
-from app.domain.program import Program, Step
+from app.core.program import Program, Step
 from app.engine import Engine
 from app.errors import InvalidDocument
+from app.fleet.flow_tools import flow_tool
 from leadhand.flows.documents import FlowDocument, FlowRun
 from tests.engine.driving import Bench
 from tests.engine.world import World

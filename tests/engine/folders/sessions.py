@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from app.operations.step_verbs.fork import Wish
+from app.sessions.fork import Wish
 from leadhand.flows.documents import AnyDocument
 from tests.engine.world import World
 from workers.attempt.attempt import Attempts

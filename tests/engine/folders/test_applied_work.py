@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.ids import SessionRef
-from leadhand.models.views.folder import OwnFolderView, RecheckView
+from app.core.addresses import SessionRef
+from leadhand.models.views.plan import OwnFolderView, RecheckView
 from tests.engine.folders.sessions import Sessions
 from tests.unit.workers.folders.repositories import git, make_repository
 from tests.waiting import wait_until
-from workers.workspaces.layout import Shelf
+from workers.git.layout import Shelf
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.ids import SessionRef
+from app.core.addresses import SessionRef
 from leadhand.models.plans import PlanEdit
 from leadhand.models.views.explain import QuestionView
 from tests.engine.folders.sessions import Sessions

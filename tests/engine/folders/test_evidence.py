@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.security import step_tokens
+from app.security import signatures
 from leadhand.cli.render.result_text import loop_summary
 from leadhand.models.views.result import Evidence
 from tests.engine.folders.sessions import Sessions
@@ -154,8 +154,8 @@ def test_check_before_the_work_may_read_and_not_exit(
     checker = f"echo $LEADHAND_TOKEN >> {tmp_path}/tokens; test -e a"
     sessions.submit(repo, doer={"command": "touch a"}, checkers=[checker])
     tokens = (tmp_path / "tokens").read_text().split()
-    callers = [step_tokens.verify(token, secret="s") for token in tokens]
-    assert [caller.scopes for caller in callers] == [("read",), step_tokens.BODY_SCOPES]
+    callers = [signatures.verify(token, secret="s") for token in tokens]
+    assert [caller.scopes for caller in callers] == [("read",), signatures.BODY_SCOPES]
 
 
 def test_work_that_was_not_accepted_has_no_evidence(sessions: Sessions, repo: Path) -> None:

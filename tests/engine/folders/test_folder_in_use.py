@@ -10,23 +10,22 @@ from pathlib import Path
 import pytest
 from pydantic import TypeAdapter
 
-from app.domain.control import Control
-from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome
-from app.domain.program import Action
-from app.domain.states import ENDED, SessionStatus
+from app.core.addresses import SessionRef
+from app.core.outcomes import Outcome
+from app.core.program import Action
+from app.core.states import ENDED, Control, SessionStatus
 from leadhand.errors import ControlRefused, SessionChanged
 from leadhand.flows.documents import AnyDocument
 from tests.engine.world import World
 from tests.unit.workers.folders.repositories import git, make_repository
 from workers.attempt.workspace_step import carry_out, turn_failure
+from workers.git.audit import OrphanCleanup
+from workers.git.cleaning import WorktreeRescue
+from workers.git.git import Git
+from workers.git.layout import open_worktrees, record_file, write_record
+from workers.git.own_folders import Home, open_folder
 from workers.registry.agents import AgentBook
-from workers.task.task import BodyTask
-from workers.workspaces.git import Git
-from workers.workspaces.layout import open_worktrees, record_file, write_record
-from workers.workspaces.orphans import OrphanCleanup
-from workers.workspaces.own_folders import Home, open_folder
-from workers.workspaces.rescue import WorktreeRescue
+from workers.task import BodyTask
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 LOOP = {

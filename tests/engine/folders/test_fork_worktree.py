@@ -12,15 +12,15 @@ import pytest
 from pydantic import TypeAdapter
 
 from app.errors import InvalidDocument
-from app.operations.step_verbs.fork import Wish
+from app.sessions.fork import Wish
 from leadhand.flows.documents import AnyDocument
 from tests.engine.world import World
 from tests.unit.workers.folders.repositories import git, make_repository, user_state
 from workers.attempt import own_folder_step
 from workers.attempt.attempt import Attempts
 from workers.attempt.heartbeat import Heartbeats
+from workers.git.own_folders import Home
 from workers.registry.agents import AgentBook
-from workers.workspaces.own_folders import Home
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 

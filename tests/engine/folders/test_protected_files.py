@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome
+from app.core.addresses import SessionRef
+from app.core.outcomes import Outcome
 from leadhand.models.documents import Protected
-from leadhand.models.reasons import ReasonCode
+from leadhand.models.verdicts import ReasonCode
 from tests.engine.folders.sessions import Sessions
 from tests.unit.workers.folders.repositories import git, make_repository
 from workers.folders import protected

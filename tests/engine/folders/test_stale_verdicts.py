@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome
-from app.domain.records import Grant
-from app.operations.attempts import Attempts
+from app.core.addresses import SessionRef
+from app.core.outcomes import Outcome
+from app.core.records import Grant
+from app.sessions.attempts import Attempts
 from leadhand.models.views.result import ChangedFiles
 from tests.engine.folders.sessions import DOCUMENT, Sessions
 from tests.unit.workers.folders.repositories import git, make_repository

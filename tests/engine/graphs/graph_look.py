@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
-from app.domain.ids import SessionRef
-from app.domain.program import Program, Step
+from app.core.addresses import SessionRef
+from app.core.program import Program, Step
 from app.store.script_runner import decoded_map
 from app.store.store import Store
 

@@ -7,18 +7,18 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from random import Random
 
-from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome
-from app.domain.records import Grant, Reply
-from app.domain.routing import runs_last
+from app.core.addresses import SessionRef
+from app.core.outcomes import Outcome
+from app.core.records import Grant, Reply
+from app.core.routing import runs_last
 from app.errors import PositionRefused, ReferenceUnresolved
-from app.operations.attempts import Work
-from app.operations.local_skipping import is_skipped, skipped_outcome
-from app.operations.step_verbs.documents import Changes
-from app.operations.step_verbs.fork import Wish
+from app.sessions.attempts import Work
+from app.sessions.documents import Changes
+from app.sessions.fork import Wish
+from app.sessions.local_work import is_skipped, skipped_outcome
 from leadhand.errors import ControlRefused
 from leadhand.graphs.documents import GraphDocument
-from leadhand.models.reasons import Reason, ReasonCode
+from leadhand.models.verdicts import Reason, ReasonCode
 from tests.engine.driving import LEASE_MS
 from tests.engine.graphs.graph_look import Look, Names
 from tests.engine.graphs.graph_world import failed
@@ -26,8 +26,7 @@ from tests.engine.graphs.random_graphs import DECLINED, Drawn, references
 from tests.engine.graphs.reference import Failed, interpret
 from tests.engine.graphs.spelling import document_of
 from tests.engine.world import World
-from workers.tools.builtin import STEPS
-from workers.tools.tool import expect_success
+from workers.tools.tool import STEPS, expect_success
 
 #: A step that is lost more often fails for good.
 LOST_AT_MOST = 4

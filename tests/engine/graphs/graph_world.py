@@ -7,17 +7,16 @@ from collections.abc import Callable, Mapping, Sequence
 
 from pydantic import JsonValue
 
-from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome
-from app.domain.records import Grant
+from app.core.addresses import SessionRef
+from app.core.outcomes import Outcome
+from app.core.records import Grant
 from app.errors import ReferenceUnresolved
-from app.operations.local_skipping import is_skipped, skipped_outcome
+from app.sessions.local_work import is_skipped, skipped_outcome
 from leadhand.graphs.documents import GraphDocument
-from leadhand.models.reasons import Reason, ReasonCode
+from leadhand.models.verdicts import Reason, ReasonCode
 from leadhand.models.views.result import ResultView
 from tests.engine.world import World
-from workers.tools.builtin import STEPS
-from workers.tools.tool import expect_success
+from workers.tools.tool import STEPS, expect_success
 
 Tool = Callable[..., JsonValue]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
-from app.operations.guards import Guarded
+from app.guards import Guarded
 from leadhand.models.guards import GateResult, StopReport
-from leadhand.models.views.guards import GuardView, StopDecision, StopView
 from leadhand.models.views.result import LedgerEntry
+from leadhand.models.views.shared import GuardView, StopDecision, StopView
 from tests.engine.world import World
 
 AGENT = Guarded("agent-1")

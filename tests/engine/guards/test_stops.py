@@ -7,11 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from pydantic import JsonValue
 
-from app.operations.guards import IDLE_S, OPEN_INSIDE, Guarded
+from app.guards import IDLE_S, OPEN_INSIDE, Guarded
 from app.security.api_tokens import Owner
 from leadhand.errors import LabelTaken, QuotaPassed
 from leadhand.models.guards import AgentEvent
-from leadhand.models.views.tokens import Quotas
+from leadhand.models.views.fleet import Quotas
 from tests.engine.driving import Bench
 from tests.engine.guards.stops import (
     AGENT,
@@ -26,7 +26,7 @@ from tests.engine.guards.stops import (
 from tests.engine.test_fsck import audit
 from tests.engine.world import World
 from tests.silent_engine import loop
-from workers.attempt.park import park
+from workers.attempt.settle import park
 
 
 @pytest.fixture

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from app.artifacts.folder import ArtifactFolder, Limits
-from app.domain.artifacts import INLINE_BYTES, Artifact
-from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome
+from app.core.addresses import SessionRef
+from app.core.artifacts import INLINE_BYTES, Artifact
+from app.core.outcomes import Outcome
 from app.errors import InvalidDocument
+from app.store.artifact_folder import ArtifactFolder, Limits
 from leadhand.graphs.documents import GraphDocument
 from leadhand.models.local_work import BeatWork, ClaimWork, SettleWork
-from leadhand.models.views.work import WorkGrant, WorkView
+from leadhand.models.views.session import WorkGrant, WorkView
 from tests.engine.driving import Bench
 from tests.engine.world import World
 

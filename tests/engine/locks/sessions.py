@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import redis
 
-from app.domain.ids import SessionRef
-from app.domain.program import Action, Program, Step
-from app.domain.records import Grant
-from app.operations.submit import About
+from app.core.addresses import SessionRef
+from app.core.program import Action, Program, Step
+from app.core.records import Grant
+from app.sessions.submit import About
 from tests.engine.world import World
 
 DO = "loop~1[1]/do"

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 import redis
 
-from app.domain.control import Control
-from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome
-from app.domain.program import Action, Loop, OnFail, Program, Step
-from app.operations.submit import About
-from app.resume.rewind import ResumePlan
+from app.core.addresses import SessionRef
+from app.core.outcomes import Outcome
+from app.core.program import Action, Loop, OnFail, Program, Step
+from app.core.states import Control
+from app.sessions.rewind import ResumePlan
+from app.sessions.submit import About
 from app.settings import Settings
 from tests.engine.driving import Bench
 from tests.engine.locks.sessions import DO, FOLDER, commands_of, two_steps

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import redis
 
-from app.domain.ids import SessionRef
-from app.domain.program import Action, Program, Step
-from app.operations.submit import About
+from app.core.addresses import SessionRef
+from app.core.program import Action, Program, Step
+from app.sessions.submit import About
 from app.settings import Settings
 from leadhand.errors import LimitChanged, LimitUnknown
 from tests.engine.driving import Bench

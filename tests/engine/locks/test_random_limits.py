@@ -7,9 +7,9 @@ from contextlib import suppress
 
 import pytest
 
-from app.domain.control import Control
-from app.domain.ids import SessionRef
-from app.domain.records import Grant
+from app.core.addresses import SessionRef
+from app.core.records import Grant
+from app.core.states import Control
 from leadhand.errors import ControlRefused
 from tests.engine.locks.sessions import BOTH, items, taken
 from tests.engine.test_fsck import audit

@@ -7,7 +7,7 @@ from typing import Literal
 import pytest
 import redis
 
-from app.domain.ids import SessionRef
+from app.core.addresses import SessionRef
 from tests.engine.driving import Bench
 from tests.engine.locks.sessions import DO, items, taken, work_for
 from tests.engine.world import World

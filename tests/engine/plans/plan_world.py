@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 
 from pydantic import JsonValue
 
-from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome
-from app.domain.plans import PlanRecord, TaskRecord, parse_plan
-from app.domain.records import Grant
+from app.core.addresses import SessionRef
+from app.core.outcomes import Outcome
+from app.core.records import Grant
+from app.plans.tasks import PlanRecord, TaskRecord, parse_plan
 from leadhand.models.plans import PlanDocument, PlanEdit, TaskReport
 from leadhand.models.views.plan import PlanView, TaskView
 from tests.engine.world import World
-from workers.attempt.park import park
+from workers.attempt.settle import park
 
 CHECK = "check.ok"
 

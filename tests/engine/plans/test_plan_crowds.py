@@ -15,9 +15,9 @@ import pytest
 from flask.testing import FlaskClient
 
 from api import create_app
-from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome
-from app.security.step_tokens import BODY_SCOPES, Caller, mint
+from app.core.addresses import SessionRef
+from app.core.outcomes import Outcome
+from app.security.signatures import BODY_SCOPES, Caller, mint
 from app.settings import Settings
 from tests.chaos.planned import Replay, planned
 from tests.chaos.records import Body, Reported, with_children

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.domain.outcomes import Outcome
+from app.core.outcomes import Outcome
 from leadhand.errors import AnswerUnwanted, NoPlan, PlanChanged, PlanRefused
 from leadhand.models.documents import LoopDocument
 from tests.engine.driving import Bench

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from app.operations.outbox import keep
+from app.sessions.outbox import keep
 from leadhand.models.views.result import ExportView
 from tests.engine.driving import Bench
 from tests.engine.plans.plan_world import PlanWorld

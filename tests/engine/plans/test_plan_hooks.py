@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from app.webhooks.deliveries import body_of
+from app.webhooks import body_of
 from tests.engine.driving import Bench
 from tests.engine.plans.plan_world import PlanWorld
 from tests.engine.world import World

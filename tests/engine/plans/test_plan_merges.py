@@ -8,18 +8,18 @@ from pathlib import Path
 import pytest
 from pydantic import JsonValue
 
-from app.domain.ids import SessionRef
-from app.domain.merges import plan_branch
-from app.domain.outcomes import Outcome
-from app.domain.records import Grant
+from app.core.addresses import SessionRef
+from app.core.folders import plan_branch
+from app.core.outcomes import Outcome
+from app.core.records import Grant
 from leadhand.errors import PlanRefused
-from leadhand.models.reasons import Reason, ReasonCode
+from leadhand.models.verdicts import Reason, ReasonCode
 from leadhand.models.views.result import LedgerEntry
 from tests.engine.driving import Bench
 from tests.engine.plans.plan_world import CHECK, PlanWorld
 from tests.engine.test_fsck import audit
 from tests.engine.world import World
-from workers.attempt.park import park
+from workers.attempt.settle import park
 
 SHELF = "/state/worktrees/0123456789abcdef"
 TASKS: list[dict[str, object]] = [

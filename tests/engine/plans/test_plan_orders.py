@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from app.domain.outcomes import Outcome
-from leadhand.models.reasons import Reason, ReasonCode
+from app.core.outcomes import Outcome
+from leadhand.models.verdicts import Reason, ReasonCode
 from tests.effort import few_or_all
 from tests.engine.driving import LEASE_MS, Bench
 from tests.engine.plans.plan_world import PlanWorld

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from app.domain.outcomes import Outcome
-from app.security.step_tokens import Caller
+from app.core.outcomes import Outcome
+from app.security.signatures import Caller
 from leadhand.errors import ControlRefused
 from leadhand.models.views.session import RoleView
 from tests.engine.plans.plan_world import PlanWorld

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.domain.outcomes import Outcome, Usage
+from app.core.outcomes import Outcome, Usage
 from leadhand.errors import StoreAway
 from tests.engine.driving import Bench
 from tests.engine.plans.plan_world import PlanWorld

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from pydantic import JsonValue, ValidationError
 
-from app.domain.outcomes import Outcome
+from app.core.outcomes import Outcome
 from leadhand.errors import PlanRefused
 from leadhand.models.plans import PlanDocument
-from leadhand.models.reasons import Reason, ReasonCode
+from leadhand.models.verdicts import Reason, ReasonCode
 from tests.engine.driving import Bench
 from tests.engine.plans.plan_world import PlanWorld
 from tests.engine.test_fsck import audit

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from pydantic import JsonValue
 
-from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome
-from app.domain.program import Action
+from app.core.addresses import SessionRef
+from app.core.outcomes import Outcome
+from app.core.program import Action
 from leadhand.errors import PlanRefused
 from tests.engine.plans.plan_world import PlanWorld
 from tests.engine.world import World

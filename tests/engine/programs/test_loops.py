@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.domain.program import Loop, Step
+from app.core.program import Loop, Step
 from tests.engine.driving import (
     Bench,
     Drive,

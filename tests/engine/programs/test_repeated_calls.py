@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.domain.ids import SessionRef
+from app.core.addresses import SessionRef
 from tests.engine.driving import (
     Bench,
     Drive,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.domain.outcomes import Outcome
+from app.core.outcomes import Outcome
 from app.errors import PositionRefused
 from tests.engine.driving import Bench
 from tests.engine.world import World

@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from app.operations.stacks import StackCall, Stacks
-from app.queries.stacks import WorkflowFilter
+from app.stacks import StackCall, Stacks, WorkflowFilter
 from leadhand.contract.stacks import StartWorkflow
 from leadhand.models.stacks import StackChange
 from tests.silent_engine import silent_engine

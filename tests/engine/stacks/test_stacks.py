@@ -9,8 +9,7 @@ import pytest
 from pydantic import JsonValue
 
 from app.errors import InvalidDocument
-from app.operations.stacks import TRIES, StackCall, Stacks
-from app.queries.stacks import WorkflowFilter
+from app.stacks import TRIES, StackCall, Stacks, WorkflowFilter
 from leadhand.contract.stacks import StartWorkflow
 from leadhand.errors import NoActiveWorkflow, StackRefused, WorkflowNotStacked, WorkflowUnknown
 from leadhand.models.stacks import StackChange, StackView, WorkflowSession

@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome, Usage
-from app.domain.program import Action, Step
-from app.operations.attempts import Work
-from app.queries.suggestions import Why
+from app.core.addresses import SessionRef
+from app.core.outcomes import Outcome, Usage
+from app.core.program import Action, Step
+from app.sessions.attempts import Work
+from app.sessions.suggestions import Why
 from leadhand.models.documents import LoopDocument, WorkflowDocument
-from leadhand.models.reasons import ReasonCode
+from leadhand.models.verdicts import ReasonCode
 from leadhand.models.views.explain import SuggestedAction
 from tests.engine.driving import Bench
 from tests.engine.graphs.graph_world import GraphWorld

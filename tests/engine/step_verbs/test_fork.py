@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome
-from app.domain.program import Step
+from app.core.addresses import SessionRef
+from app.core.outcomes import Outcome
+from app.core.program import Step
 from app.errors import InvalidDocument, PositionRefused
-from app.operations.step_verbs.documents import Changes
-from app.operations.step_verbs.fork import Wish
+from app.sessions.documents import Changes
+from app.sessions.fork import Wish
 from leadhand.errors import ControlRefused, IdempotencyConflict, SessionUnknown
 from tests.engine.driving import Bench
 from tests.engine.graphs.graph_world import GraphWorld

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome
-from app.domain.routing import Join
-from app.history.snapshot import Snapshot
-from app.operations.step_verbs.fork import Wish
-from app.resume.forking import KeptOutcomes, copied_warnings
-from app.resume.rewind import Level, Rewind
+from app.core.addresses import SessionRef
+from app.core.outcomes import Outcome
+from app.core.routing import Join
+from app.history.records import Snapshot
+from app.sessions.fork import Wish
+from app.sessions.forking import KeptOutcomes, copied_warnings
+from app.sessions.rewind import Level, Rewind
 from leadhand.models.documents import LoopDocument
 from tests.engine.driving import Bench, loop, program, step
 from tests.engine.world import DONE, World

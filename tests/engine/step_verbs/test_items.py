@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome
-from app.domain.program import Action, Loop, Program, Step
+from app.core.addresses import SessionRef
+from app.core.outcomes import Outcome
+from app.core.program import Action, Loop, Program, Step
 from app.errors import PositionRefused
-from app.operations.step_verbs.documents import Changes
-from app.operations.step_verbs.fork import Wish
-from app.operations.submit import About
+from app.sessions.documents import Changes
+from app.sessions.fork import Wish
+from app.sessions.submit import About
 from leadhand.errors import ControlRefused
 from tests.engine.driving import Bench
 from tests.engine.graphs.graph_world import GraphWorld, failed

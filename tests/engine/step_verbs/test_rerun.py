@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from app.domain.ids import SessionRef
+from app.core.addresses import SessionRef
 from app.errors import InvalidDocument
-from app.operations.step_verbs.documents import Changes, submitted_document
-from app.operations.step_verbs.fork import Wish
+from app.sessions.documents import Changes, submitted_document
+from app.sessions.fork import Wish
 from leadhand.errors import ControlRefused
 from leadhand.flows.documents import AnyDocument
 from leadhand.models.documents import Checker, LoopDocument, WorkflowDocument

@@ -10,17 +10,17 @@ from typing import Any
 import click
 import pytest
 
-from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome
-from app.domain.program import Step
+from app.core.addresses import SessionRef
+from app.core.outcomes import Outcome
+from app.core.program import Step
 from app.engine import Engine
 from app.errors import ReferenceUnresolved
-from app.operations.step_verbs.documents import Changes
-from app.operations.step_verbs.fork import Wish
+from app.sessions.documents import Changes
+from app.sessions.fork import Wish
 from leadhand.cli import cli
 from leadhand.graphs.references import as_text
 from leadhand.models.documents import Budget
-from leadhand.models.reasons import Reason, ReasonCode
+from leadhand.models.verdicts import Reason, ReasonCode
 from leadhand.models.views.explain import SuggestedAction
 from tests.engine.children.test_children import family
 from tests.engine.driving import Bench

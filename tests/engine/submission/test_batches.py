@@ -10,9 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.errors import InvalidDocument
-from app.operations.request_hashes import hash_document
-from app.operations.submission.batch import Item, ItemRefused, Result
-from app.operations.submission.drafts import Asker, Submitted
+from app.sessions.drafts import Asker, Submitted
+from app.sessions.submit import Item, ItemRefused, Result, hash_document
 from leadhand.errors import IdempotencyConflict, LabelTaken, StoreAway
 from leadhand.flows.documents import AnyDocument
 from leadhand.models.documents import LoopDocument

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from app.catalog.flow_catalog import Catalog
 from app.compiler import compile_document
-from app.domain.ids import SessionRef
-from app.domain.program import Action, Program, Step
+from app.core.addresses import SessionRef
+from app.core.program import Action, Program, Step
 from app.errors import InvalidDocument
-from app.operations.submission import compiled
-from app.operations.submit import About, Submitted
+from app.fleet.flow_catalog import Catalog
+from app.sessions import drafts
+from app.sessions.submit import About, Submitted
 from leadhand.errors import IdempotencyConflict
 from leadhand.graphs.documents import GraphDocument
 from leadhand.models.documents import LoopDocument
@@ -78,7 +78,7 @@ def test_the_same_document_is_compiled_once(bench: Bench, monkeypatch: pytest.Mo
         compiles.append(given.task)
         return original(given)
 
-    monkeypatch.setattr(compiled, "compile_document", count)
+    monkeypatch.setattr(drafts, "compile_document", count)
     for task in ("a", "a", "b", "a"):
         world.engine.submit.document(document(task), free=True)
     assert compiles == ["a", "b"]
@@ -111,7 +111,7 @@ def test_a_key_finds_its_session_although_its_document_is_refused_now(bench: Ben
 
 def test_a_default_that_is_written_is_another_program_than_one_left_out() -> None:
     """Both documents have the same values, but an agent's step without a limit has a longer one."""
-    programs = compiled.CompiledPrograms()
+    programs = drafts.CompiledPrograms()
     limits = []
     for more in ({"timeout_s": 60}, {}):
         step = {"name": "ask", "tool": "agent:claude", "arguments": {"task": "t"}, **more}

@@ -6,9 +6,9 @@ from typing import Literal
 
 import pytest
 
-from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome, Usage
-from app.operations.submit import About
+from app.core.addresses import SessionRef
+from app.core.outcomes import Outcome, Usage
+from app.sessions.submit import About
 from leadhand.errors import ControlRefused
 from leadhand.models.documents import Budget
 from tests.engine.world import LOOP, World

@@ -6,11 +6,11 @@ from datetime import date
 
 import pytest
 
-from app.domain.ids import SessionRef
-from app.domain.outcomes import CheckRun, Outcome, Usage
-from app.operations.submit import About
+from app.core.addresses import SessionRef
+from app.core.outcomes import CheckRun, Outcome, Usage
+from app.sessions.submit import About
 from app.store.store import connect
-from leadhand.models.views.statistics import StatisticsView
+from leadhand.models.views.fleet import StatisticsView
 from tests.engine.world import LOOP, World
 
 DAY_MS = 86_400_000

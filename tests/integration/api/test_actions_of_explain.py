@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from app.domain.program import Step
+from app.core.program import Step
 from app.engine import Engine
 from tests.flows import flow
 from tests.session_driving import claim, end, ref_of

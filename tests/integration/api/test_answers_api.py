@@ -16,7 +16,7 @@ from leadhand.errors import RequestInvalid
 from tests.flows import flow
 from tests.session_driving import claim, ref_of
 from tests.silent_engine import silent_engine
-from workers.attempt.park import park
+from workers.attempt.settle import park
 
 TOKEN = "the operator's own"
 FORM = {

@@ -23,7 +23,7 @@ from leadhand.errors import (
     TokenRefused,
     Unavailable,
 )
-from leadhand.local.ports import free_port
+from leadhand.local.processes import free_port
 from leadhand.local.redis_server import RedisServer
 from tests.redis_users import of_broker
 from tests.waiting import wait_until

@@ -13,7 +13,7 @@ from werkzeug.test import TestResponse
 
 from api import create_app
 from app.engine import Engine
-from app.security.step_tokens import Caller, mint
+from app.security.signatures import Caller, mint
 from app.settings import Settings
 from leadhand.errors import (
     ControlRefused,

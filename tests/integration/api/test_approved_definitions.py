@@ -13,10 +13,10 @@ from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
 from api import create_app
-from app.domain.ids import SessionRef
-from app.domain.states import SessionStatus
+from app.core.addresses import SessionRef
+from app.core.states import SessionStatus
 from app.security.api_tokens import Scope
-from app.security.step_tokens import BODY_SCOPES, Caller, mint
+from app.security.signatures import BODY_SCOPES, Caller, mint
 from app.settings import Settings
 from leadhand.models.approvals import approval_key, digest_of, text_of_folder
 from tests.session_driving import add_worker, claim, end

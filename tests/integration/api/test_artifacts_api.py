@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from flask.testing import FlaskClient
 
-from app.artifacts.folder import ArtifactFolder, Limits
-from app.domain.artifacts import Artifact
-from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome
+from app.core.addresses import SessionRef
+from app.core.artifacts import Artifact
+from app.core.outcomes import Outcome
 from app.engine import Engine
-from app.security import step_tokens
-from leadhand.contract.artifacts import PART_BYTES
+from app.security import signatures
+from app.store.artifact_folder import ArtifactFolder, Limits
+from leadhand.contract.work import PART_BYTES
 from leadhand.graphs.documents import GraphDocument
 from tests.silent_engine import OPERATOR, SECRET
 from workers.artifacts import SCOPES
@@ -43,8 +43,8 @@ def claim(engine: Engine, session: str) -> tuple[SessionRef, dict[str, str], dic
     ref = SessionRef(session, session)
     grant = engine.attempts.claim(ref, "search", nonce="n", worker="w").grants[0]
     tokens = [
-        step_tokens.mint(step_tokens.Caller(session, "search", grant.fence, scopes), secret=SECRET)
-        for scopes in (SCOPES, step_tokens.BODY_SCOPES)
+        signatures.mint(signatures.Caller(session, "search", grant.fence, scopes), secret=SECRET)
+        for scopes in (SCOPES, signatures.BODY_SCOPES)
     ]
     worker, body = ({"Authorization": f"Bearer {token}"} for token in tokens)
     return ref, worker, body

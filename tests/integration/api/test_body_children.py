@@ -8,8 +8,8 @@ from flask.testing import FlaskClient
 
 from app.engine import Engine
 from app.security.api_tokens import Scope
-from app.security.step_tokens import BODY_SCOPES, Caller, mint
-from leadhand.models.views.tokens import Quotas
+from app.security.signatures import BODY_SCOPES, Caller, mint
+from leadhand.models.views.fleet import Quotas
 from tests.session_driving import claim, settle
 from tests.silent_engine import OPERATOR, SECRET
 

@@ -13,7 +13,7 @@ from flask.testing import FlaskClient
 from werkzeug.serving import make_server
 
 from api.application import create_app
-from leadhand.cli.health_checks import services
+from leadhand.cli.doctor import services
 from leadhand.settings import ClientSettings
 from tests.engine.test_fsck import Mess, each_damaged
 

@@ -6,8 +6,8 @@ from xml.etree import ElementTree
 
 from flask.testing import FlaskClient
 
-from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome
+from app.core.addresses import SessionRef
+from app.core.outcomes import Outcome
 from app.engine import Engine
 from leadhand.graphs.documents import GraphDocument
 from tests.silent_engine import OPERATOR, loop

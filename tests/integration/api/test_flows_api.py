@@ -12,7 +12,7 @@ from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
 from api import create_app
-from app.compiler.workspaces import own_folder_of
+from app.compiler.folders import own_folder_of
 from app.engine import Engine
 from app.settings import Settings
 from leadhand.contract.sessions import Resume
@@ -20,7 +20,7 @@ from leadhand.errors import AnswerUnwanted, FlowUnknown
 from tests.flows import ask, flow, llm
 from tests.session_driving import claim, ref_of
 from tests.silent_engine import loop, silent_engine
-from workers.attempt.park import park
+from workers.attempt.settle import park
 
 TOKEN = "the operator's own"
 REVIEW = {"description": "Writes and reviews.", "inputs": {"a": "c"}, "steps": [llm()]}

@@ -9,10 +9,10 @@ import pytest
 from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
-from app.domain.ids import SessionRef
+from app.core.addresses import SessionRef
 from app.engine import Engine
 from app.security.api_tokens import Scope
-from leadhand.models.views.tokens import Quotas
+from leadhand.models.views.fleet import Quotas
 from tests.integration.api.test_inbox_api import DO, attempt_token, claim
 from tests.silent_engine import OPERATOR, loop
 

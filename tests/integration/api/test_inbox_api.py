@@ -10,14 +10,14 @@ from flask.testing import FlaskClient
 from pydantic import JsonValue
 from werkzeug.test import TestResponse
 
-from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome
-from app.domain.program import Action, Program, Step
-from app.domain.records import Grant
+from app.core.addresses import SessionRef
+from app.core.outcomes import Outcome
+from app.core.program import Action, Program, Step
+from app.core.records import Grant
 from app.engine import Engine
-from app.operations.submit import About
 from app.security.api_tokens import Scope
-from app.security.step_tokens import BODY_SCOPES, Caller, mint
+from app.security.signatures import BODY_SCOPES, Caller, mint
+from app.sessions.submit import About
 from tests.silent_engine import OPERATOR, SECRET, loop
 
 S = "/v1/sessions"

@@ -12,7 +12,7 @@ from werkzeug.test import TestResponse
 
 from api import create_app
 from app.security.api_tokens import Scope
-from app.security.step_tokens import BODY_SCOPES, Caller, mint
+from app.security.signatures import BODY_SCOPES, Caller, mint
 from app.settings import Settings
 from leadhand.errors import AnswerUnwanted, NoPlan, PlanChanged, PlanRefused, TaskUnknown
 from tests.engine.plans.plan_world import PlanWorld

@@ -13,12 +13,12 @@ from pydantic import JsonValue
 from werkzeug.serving import make_server
 
 from api import create_app
-from app.artifacts.folder import ArtifactFolder, Limits
-from app.domain.artifacts import Artifact
-from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome
+from app.core.addresses import SessionRef
+from app.core.artifacts import Artifact
+from app.core.outcomes import Outcome
 from app.engine import Engine
 from app.settings import Settings
+from app.store.artifact_folder import ArtifactFolder, Limits
 from leadhand.client.client import Client
 from leadhand.errors import ArtifactRefused, ArtifactsFull, ArtifactUnknown, StoreAway
 from leadhand.errors import ArtifactUnknown as NoArtifact

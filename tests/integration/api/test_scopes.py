@@ -14,16 +14,16 @@ from werkzeug.test import TestResponse
 from api import create_app, events
 from api.auth import Visitor
 from api.serving import Api
-from app.domain.records import Grant
+from app.core.records import Grant
 from app.engine import Engine
 from app.logs import JsonLines
 from app.security.api_tokens import Scope
-from app.security.step_tokens import BODY_SCOPES, Caller, mint
+from app.security.signatures import BODY_SCOPES, Caller, mint
 from app.settings import Settings
 from leadhand.contract.operations import OPERATIONS
 from leadhand.errors import QuotaPassed, TokenRefused, TokenUnknown
 from leadhand.models.documents import Webhook
-from leadhand.models.views.tokens import Quotas
+from leadhand.models.views.fleet import Quotas
 from tests.session_driving import add_event, claim, ref_of, settle
 from tests.silent_engine import OPERATOR, SECRET, loop, silent_engine
 

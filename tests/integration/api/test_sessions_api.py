@@ -10,7 +10,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from api import create_app
-from api.responses import session_answer
+from api.requests import session_answer
 from app.engine import Engine
 from app.settings import Settings
 from leadhand.errors import LimitChanged, LimitUnknown, SessionChanged

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from app.domain.ids import SessionRef
-from app.domain.records import Grant
+from app.core.addresses import SessionRef
+from app.core.records import Grant
 from app.engine import Engine
 from tests.integration.api.test_inbox_api import (
     DO,

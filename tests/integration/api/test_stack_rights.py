@@ -10,8 +10,8 @@ from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
 from app.engine import Engine
-from app.operations.stacks import StackCall
-from app.security.step_tokens import BODY_SCOPES, Caller, mint
+from app.security.signatures import BODY_SCOPES, Caller, mint
+from app.stacks import StackCall
 from leadhand.contract.stacks import StartWorkflow
 from leadhand.errors import StackRefused
 from leadhand.models.stacks import folder_stack

@@ -9,7 +9,7 @@ import pytest
 from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
-from app.security.step_tokens import BODY_SCOPES, Caller, mint
+from app.security.signatures import BODY_SCOPES, Caller, mint
 from tests.silent_engine import OPERATOR, SECRET, loop
 
 PROBLEM = "urn:leadhand:problem:"

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from leadhand.local.ports import free_port
+from leadhand.local.processes import free_port
 from tests.waiting import wait_until
 
 CONNECTIONS = 6

@@ -8,15 +8,15 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome
-from app.domain.records import Grant
+from app.core.addresses import SessionRef
+from app.core.outcomes import Outcome
+from app.core.records import Grant
 from leadhand.contract.sessions import SessionsWanted
 from leadhand.models.plans import PlannedTask
 from leadhand.models.views.plan import PlanView, TaskView
 from tests.http_world import Served
 from tests.waiting import wait_until
-from workers.attempt.park import park
+from workers.attempt.settle import park
 
 
 class DrivenPlan:

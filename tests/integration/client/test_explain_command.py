@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.program import SCHEMA_VERSION
+from app.core.program import SCHEMA_VERSION
 from leadhand.cli import cli
 from leadhand.cli.entrypoint import run
 from leadhand.client.client import Client

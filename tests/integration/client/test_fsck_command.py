@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from leadhand.cli import cli
-from leadhand.cli.commands.administration import fsck as module
-from leadhand.cli.commands.administration.fsck import fsck_lines
+from leadhand.cli import fleet as module
 from leadhand.cli.entrypoint import run
+from leadhand.cli.fleet import fsck_lines
 from leadhand.client.client import Client
-from leadhand.models.views.audit import Finding, FsckView
+from leadhand.models.views.fleet import Finding, FsckView
 from tests.integration.api.test_api_process import LOOP, TOKEN, running
 
 

@@ -15,11 +15,11 @@ from typing import NamedTuple
 import pytest
 from pydantic import JsonValue
 
-from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome
-from app.domain.program import Action, Program, Step
-from app.operations.submit import About
-from app.security.step_tokens import BODY_SCOPES, Caller, mint
+from app.core.addresses import SessionRef
+from app.core.outcomes import Outcome
+from app.core.program import Action, Program, Step
+from app.security.signatures import BODY_SCOPES, Caller, mint
+from app.sessions.submit import About
 from leadhand.cli import cli
 from leadhand.cli.entrypoint import run
 from leadhand.client.client import Client

@@ -29,7 +29,7 @@ def engine(store_url: str) -> Engine:
 def leadhand(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Iterator[Leadhand]:
-    monkeypatch.setattr("app.queries.listing.LOOKED_AT", 3)
+    monkeypatch.setattr("app.sessions.listing.LOOKED_AT", 3)
     app = create_app(Settings(api_token=TOKEN, secret="s"), engine)
     server = make_server("127.0.0.1", 0, app, threaded=True)
     thread = threading.Thread(target=server.serve_forever, args=(0.02,))

@@ -15,15 +15,15 @@ from mcp import StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp_types import CallToolResult, TextContent
 
-from app.domain.outcomes import Outcome
-from app.security.step_tokens import BODY_SCOPES, Caller, mint
+from app.core.outcomes import Outcome
+from app.security.signatures import BODY_SCOPES, Caller, mint
 from leadhand.cli.mcp_check import mcp_finding
 from leadhand.client.client import Client
 from leadhand.models.guards import GateResult, StopReport
 from tests.http_world import LOOP, SECRET, TOKEN, Served, served
 from tests.integration.client.plan_driving import DrivenPlan
 from tests.integration.client.test_inbox_commands import child_of
-from workers.attempt.park import park
+from workers.attempt.settle import park
 
 pytestmark = pytest.mark.timeout(180)
 

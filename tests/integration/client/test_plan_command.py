@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from app.security.step_tokens import BODY_SCOPES, Caller, mint
+from app.security.signatures import BODY_SCOPES, Caller, mint
 from leadhand.cli import cli
 from leadhand.cli.entrypoint import run
-from leadhand.cli.plans.refine import PROMPT
+from leadhand.cli.plan_refining import PROMPT
 from leadhand.client.client import Client
 from leadhand.models.plans import PlanEdit
 from tests.http_world import SECRET, TOKEN, Served, served

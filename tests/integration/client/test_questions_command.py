@@ -16,14 +16,14 @@ from typing import Any
 import pytest
 from pydantic import JsonValue
 
-from app.domain.ids import SessionRef
-from app.domain.program import Action, Program, Step
-from app.operations.submit import About
+from app.core.addresses import SessionRef
+from app.core.program import Action, Program, Step
+from app.sessions.submit import About
 from leadhand.client.client import Client
 from tests.http_world import TOKEN, Served, served
 from tests.integration.client.test_inbox_commands import child_of
 from tests.waiting import wait_until
-from workers.attempt.park import park
+from workers.attempt.settle import park
 
 PROGRAM = (sys.executable, "-P", "-c", "from leadhand.cli import main; main()")
 
@@ -193,7 +193,7 @@ def test_a_pipe_gets_the_command_that_answers(api: Served, tmp_path: Path, comma
 RUN = """
 import sys
 from leadhand.cli.render.result_text import flow_summary
-from leadhand.cli.run_session import wait_and_show
+from leadhand.cli.running import wait_and_show
 from leadhand.client.client import Client
 with Client() as client:
     as_json = sys.argv[2:] == ["--json"]

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from app.security.step_tokens import BODY_SCOPES, Caller, mint
+from app.security.signatures import BODY_SCOPES, Caller, mint
 from tests.http_world import SECRET, TOKEN, Served, served
 from tests.integration.client.test_mcp import Tools, using
 

@@ -17,8 +17,14 @@ import pytest
 
 from leadhand.client.client import Client
 from leadhand.models.stacks import StackView
-from leadhand.stack import StackEntry, StateError, StateManager, StepProgress, WorkflowSession
-from leadhand.stack.scope import find_scope
+from leadhand.stack import (
+    StackEntry,
+    StateError,
+    StateManager,
+    StepProgress,
+    WorkflowSession,
+    find_scope,
+)
 from tests.http_world import TOKEN, Served, served
 
 

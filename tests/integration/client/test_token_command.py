@@ -13,7 +13,7 @@ from leadhand.cli import cli
 from leadhand.cli.entrypoint import run
 from leadhand.client.client import Client
 from leadhand.errors import QuotaPassed, TokenRefused, TokenUnknown
-from leadhand.models.views.tokens import Quotas
+from leadhand.models.views.fleet import Quotas
 from tests.integration.api.test_api_process import LOOP, TOKEN, running
 from tests.waiting import wait_until
 

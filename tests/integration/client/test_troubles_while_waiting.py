@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import pytest
 
-from app.domain.program import SCHEMA_VERSION
+from app.core.program import SCHEMA_VERSION
 from leadhand.client.client import AsyncClient, Client
 from leadhand.client.waiting import IN_EVENTS, TroubleReport, reporting_troubles
 from leadhand.models.views.explain import ExplainView, Wait

@@ -12,10 +12,9 @@ from threading import Thread
 
 import pytest
 
-from leadhand.local.api_probe import LocalApi
+from leadhand.local.api_probe import LocalApi, proves_itself
 from leadhand.local.connect import Connection
 from leadhand.local.errors import StackElsewhere
-from leadhand.local.prove_api import proves_itself
 from tests.integration.embedded.test_embedded import (  # noqa: F401 - fixtures
     Join,
     folder,

@@ -19,12 +19,12 @@ import pytest
 import redis
 
 from leadhand.errors import SettingInvalid
-from leadhand.local import connect, file_locks, guarded_process, redis_server
+from leadhand.local import connect, processes, redis_server
 from leadhand.local.connect import Connection, ensure
 from leadhand.local.errors import FolderUnfit, StackElsewhere, StackNotStarted, StackSilent
-from leadhand.local.running import end_services
-from leadhand.local.state_dir import prepare
+from leadhand.local.services import end_services
 from leadhand.local.supervisor import Commands
+from leadhand.local.user_state import prepare
 from leadhand.settings import environment
 from tests.processes import kill, runs, words
 from tests.waiting import wait_until
@@ -131,8 +131,8 @@ def test_starts_say_how_they_go(join: Join):
 
 def test_who_waits_for_another_command_s_start_says_so(join: Join, home: Path):
     prepare(home)
-    starting = file_locks.open_lock(home / "supervisor.lock")
-    assert file_locks.take(starting)
+    starting = processes.open_lock(home / "supervisor.lock")
+    assert processes.take(starting)
     (home / "start.json").write_text(json.dumps({"attempt": "theirs", "stage": "starting Redis"}))
     said: list[str] = []
     with pytest.raises(StackNotStarted, match="it timed out"):
@@ -301,7 +301,7 @@ def test_command_does_not_wait_for_a_worker_that_takes_its_time_to_end(join: Joi
     # All that it waits for: its own look, that at processes that end, and that of Redis at signals.
     hz = re.search(r"^hz (\d+)$", redis_server._CONFIGURATION, re.MULTILINE)
     assert hz
-    assert connect._LOOK_S + guarded_process._LOOK_S + 1 / int(hz[1]) < 1
+    assert connect._LOOK_S + processes._LOOK_S + 1 / int(hz[1]) < 1
 
 
 def test_restart_does_not_wait_for_a_worker_without_work(join: Join):
@@ -457,7 +457,7 @@ def test_missing_server_names_all_that_was_tried(join: Join, monkeypatch: pytest
     blind = (
         "import importlib.util, sys; "
         "importlib.util.find_spec = lambda name: None; "
-        "from leadhand.local.redis_binary import find_program; find_program('')"
+        "from leadhand.local.redis_server import find_program; find_program('')"
     )
     ended = subprocess.run([sys.executable, "-P", "-c", blind], capture_output=True, text=True)
     for word in (

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 import redis
 
-from app.domain.ids import SessionRef
+from app.core.addresses import SessionRef
 from app.fleet.troubles import Troubles, folder_trouble
-from leadhand.cli.health_checks import _workers
+from leadhand.cli.doctor import _workers
 from leadhand.models.documents import LoopDocument
 from tests.acceptance.project import Project
 from tests.fleet import Fleet
@@ -23,9 +23,8 @@ from tests.silent_engine import silent_engine
 from tests.waiting import wait_until
 from workers.attempt.attempt import Attempts
 from workers.attempt.heartbeat import Heartbeats
-from workers.host.intake import Intake
-from workers.processes.no_room import NoRoom
-from workers.processes.process import Command, run
+from workers.host.pool import Intake
+from workers.processes.process import Command, NoRoom, run
 from workers.registry.agents import AgentBook
 
 LOOP = {"task": "t", "doer": {"command": "true"}, "checkers": ["true"], "baseline": False}

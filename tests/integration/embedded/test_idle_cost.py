@@ -12,7 +12,7 @@ from redis import Redis
 from leadhand.client.client import Client
 from leadhand.contract.here import Here
 from leadhand.local.connect import ensure
-from leadhand.local.running import read_run
+from leadhand.local.services import read_run
 from leadhand.settings import environment
 from tasks.periodic import QUIET_S
 from tests.integration.embedded.test_embedded import end, tree

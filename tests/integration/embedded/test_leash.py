@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from leadhand.local.guarded_process import GuardedProcess
+from leadhand.local.processes import GuardedProcess
 from tests.processes import runs
 from tests.waiting import wait_until
 

@@ -18,10 +18,9 @@ import pytest
 import redis
 
 from app.errors import InvalidDocument
-from app.operations.store_guard import StoreGuard
+from app.fleet.store_guard import StoreGuard
 from app.settings import Settings
-from app.store.identity import Identity
-from app.store.identity_file import FileMemory, memory_of
+from app.store.identity import FileMemory, Identity, memory_of
 from leadhand.client.client import Client
 from leadhand.errors import StoreUnknown
 from leadhand.errors import StoreUnknown as StoreRefused
@@ -32,7 +31,7 @@ from tests.fleet import Fleet
 from tests.integration.api.test_api_process import TOKEN, running
 from tests.silent_engine import silent_engine
 from tests.waiting import wait_until
-from workers.host.served_store import ServedStore
+from workers.host.join_fleet import ServedStore
 
 SECRET = "secret of the test"
 

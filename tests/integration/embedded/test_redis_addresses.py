@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from leadhand.client.client import Client
-from leadhand.local.redis_binary import find_program
+from leadhand.local.redis_server import find_program
 from tests.acceptance.project import Project
 from tests.fleet import Fleet
 from tests.integration.api.test_api_process import TOKEN, running

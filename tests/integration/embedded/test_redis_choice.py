@@ -15,9 +15,17 @@ import pytest
 import redis
 
 from leadhand.local.errors import RedisForeign
-from leadhand.local.redis_binary import Program, find_program, identify
-from leadhand.local.redis_choice import RECORD, Writer, choose_program, find_writer, read_writer
-from leadhand.local.redis_server import RedisServer
+from leadhand.local.redis_server import (
+    RECORD,
+    Program,
+    RedisServer,
+    Writer,
+    choose_program,
+    find_program,
+    find_writer,
+    identify,
+    read_writer,
+)
 
 pytestmark = pytest.mark.no_cover
 

@@ -14,8 +14,7 @@ import pytest
 import redis
 
 from leadhand.local.errors import FolderUnfit, RedisForeign, RedisNotStarted
-from leadhand.local.redis_binary import Program, find_program
-from leadhand.local.redis_server import RedisServer
+from leadhand.local.redis_server import Program, RedisServer, find_program
 from tests.processes import runs, words
 from tests.waiting import wait_until
 

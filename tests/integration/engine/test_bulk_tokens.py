@@ -6,8 +6,8 @@ import pytest
 
 from app.engine import Engine
 from app.errors import InvalidDocument
-from app.operations import bulk
-from app.operations.bulk import Counted, How, make_token
+from app.sessions import bulk
+from app.sessions.bulk import Counted, How, make_token
 from leadhand.contract.sessions import SessionsWanted
 from tests.session_driving import end, run_iteration
 from tests.silent_engine import loop, silent_engine

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 from redis import Redis
 
-from app.domain.ids import SessionRef
+from app.core.addresses import SessionRef
 from app.engine import Engine
-from app.operations.submit import About
+from app.sessions.submit import About
 from app.settings import Settings
 from app.store.store import Store, connect
 from benchmarks.cost import Queue, Spent, carry_out, iterations, read_counters

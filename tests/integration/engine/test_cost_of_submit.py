@@ -10,9 +10,9 @@ from flask.testing import FlaskClient
 from redis import Redis
 
 from api.application import create_app
-from app.domain.ids import SessionRef
-from app.domain.program import Program
-from app.domain.records import Hint
+from app.core.addresses import SessionRef
+from app.core.program import Program
+from app.core.records import Hint
 from app.engine import Engine
 from app.settings import Settings
 from app.store.store import Store, connect

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.control import Seen
+from app.core.states import Seen
 from app.engine import Engine
 from app.errors import ExportOwed
-from app.operations.outbox import keep
+from app.sessions.outbox import keep
 from app.settings import Settings
 from app.sweep import sweep
 from leadhand.errors import SessionChanged, SessionStillRuns, SessionUnknown, SettingInvalid
@@ -314,7 +314,7 @@ def test_a_writer_that_dies_half_way_leaves_nothing_that_looks_whole(keeper, arc
     def dies(_: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("app.operations.outbox.os.fsync", dies)
+    monkeypatch.setattr("app.sessions.outbox.os.fsync", dies)
     with pytest.raises(ExportOwed, match="No space left"):
         keep(keeper.queries.export(session), archive)
     assert [*archive.glob("*/[!.]*")] == []

@@ -17,14 +17,14 @@ from kombu import Connection, Consumer
 from api import create_app
 from app.engine import Engine
 from app.settings import Settings
-from leadhand.cli.finding import Finding
-from leadhand.cli.health_checks import _store
+from leadhand.cli.doctor import _store
+from leadhand.cli.mcp_check import Finding
 from leadhand.errors import StoreUnfit
-from leadhand.local.ports import free_port
+from leadhand.local.processes import free_port
 from leadhand.models.views.fleet import StoreView
 from tasks.bootstrap import examine, make_engine
 from tasks.celery_app import make_celery
-from tasks.probing import Examiner
+from tasks.periodic import Examiner
 from tests import redis_users, servers
 from tests.acceptance.project import Project
 from tests.integration.embedded.test_redis_addresses import started

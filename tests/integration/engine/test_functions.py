@@ -8,8 +8,8 @@ import pytest
 import redis
 from pydantic import JsonValue
 
-from app.domain.ids import SessionRef
-from app.domain.program import Action, Program, Step
+from app.core.addresses import SessionRef
+from app.core.program import Action, Program, Step
 from app.store.script_library import PREFIX, text_of
 from app.store.script_runner import KEPT
 from app.store.store import Store, connect

@@ -8,16 +8,15 @@ from datetime import UTC, datetime
 import pytest
 
 from app.compiler import compile_document
-from app.domain.clock import iso
-from app.domain.ids import SessionRef
+from app.core.addresses import SessionRef, iso
 from app.engine import Engine
 from app.errors import InvalidDocument
-from app.operations import bulk
-from app.operations.bulk import How
-from app.operations.submit import About
-from app.queries.listing import BATCH
+from app.sessions import bulk
+from app.sessions.bulk import How
+from app.sessions.listing import BATCH
+from app.sessions.submit import About
 from leadhand.contract.sessions import SessionsWanted
-from leadhand.models.reasons import ReasonCode
+from leadhand.models.verdicts import ReasonCode
 from tests.silent_engine import loop, silent_engine
 from workers.attempt.attempt import Attempts
 from workers.attempt.heartbeat import Heartbeats
@@ -136,7 +135,7 @@ def test_times_bound_a_list_from_both_ends(engine, clock):
 
 
 def test_a_page_that_looked_at_enough_says_that_more_may_come(engine, monkeypatch):
-    monkeypatch.setattr("app.queries.listing.LOOKED_AT", 3)
+    monkeypatch.setattr("app.sessions.listing.LOOKED_AT", 3)
     made = [engine.submit.document(loop(label="last")).session] + [
         engine.submit.document(loop()).session for _ in range(7)
     ]
@@ -226,7 +225,7 @@ def carried_out(engine, how, wanted) -> list[tuple[int, int]]:
 
 
 def test_one_call_does_so_much_and_says_where_to_go_on(engine, clock, monkeypatch):
-    monkeypatch.setattr("app.operations.bulk.DONE_AT_MOST", 2)
+    monkeypatch.setattr("app.sessions.bulk.DONE_AT_MOST", 2)
     made = started(engine, clock, 5)
     assert carried_out(engine, How("abort"), SessionsWanted(status=("active",))) == [
         (2, 0), (2, 0), (1, 0),
@@ -235,7 +234,7 @@ def test_one_call_does_so_much_and_says_where_to_go_on(engine, clock, monkeypatc
 
 
 def test_those_that_refuse_are_work_too_and_are_met_once(engine, clock, monkeypatch):
-    monkeypatch.setattr("app.operations.bulk.DONE_AT_MOST", 3)
+    monkeypatch.setattr("app.sessions.bulk.DONE_AT_MOST", 3)
     made = started(engine, clock, 8)
     for session in made[1:]:
         engine.control.apply(session, "abort")
@@ -244,8 +243,8 @@ def test_those_that_refuse_are_work_too_and_are_met_once(engine, clock, monkeypa
 
 
 def test_one_call_looks_at_so_many_whomever_it_means(engine, clock, monkeypatch):
-    monkeypatch.setattr("app.operations.bulk.LOOKED_AT", 4)
-    monkeypatch.setattr("app.operations.bulk.COUNTED", 4)
+    monkeypatch.setattr("app.sessions.bulk.LOOKED_AT", 4)
+    monkeypatch.setattr("app.sessions.bulk.COUNTED", 4)
     (meant,) = started(engine, clock, 1)
     engine.control.apply(meant, "abort")
     started(engine, clock, 9)
@@ -259,7 +258,7 @@ def test_one_call_looks_at_so_many_whomever_it_means(engine, clock, monkeypatch)
 
 
 def test_one_call_looks_only_at_those_that_an_index_has(engine, clock, monkeypatch):
-    monkeypatch.setattr("app.operations.bulk.LOOKED_AT", 1)
+    monkeypatch.setattr("app.sessions.bulk.LOOKED_AT", 1)
     started(engine, clock, 1, label="nightly")
     started(engine, clock, 9)
     assert carried_out(engine, How("stop"), SessionsWanted(label="nightly")) == [(1, 0)]

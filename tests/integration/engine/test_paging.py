@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome
+from app.core.addresses import SessionRef
+from app.core.outcomes import Outcome
 from app.engine import Engine
-from app.operations.submit import About
+from app.sessions.submit import About
 from app.settings import Settings
 from app.store.store import Store, connect
 from benchmarks.cost import Queue, fan_out

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from app.domain.ids import SessionRef
+from app.core.addresses import SessionRef
 from app.store.store import Store, connect
 
 THREADS = 120

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from app.domain.program import Program
+from app.core.program import Program
 from app.engine import Engine
 from leadhand.client.client import Client
 from leadhand.models.views.result import ExportView

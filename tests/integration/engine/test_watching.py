@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import redis
 
-from app.queries import fleet as fleet_queries
-from app.queries.fleet import LATELY
+from app.fleet import overview as fleet_queries
+from app.fleet.overview import LATELY
 from tests.fleet import Fleet
 from tests.silent_engine import loop, silent_engine
 from tests.waiting import wait_until

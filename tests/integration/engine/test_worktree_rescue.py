@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.workspaces import branch_of
+from app.core.folders import branch_of
 from app.engine import Engine
 from tests.silent_engine import loop, silent_engine
 from tests.unit.workers.folders.repositories import git, make_repository
 from tests.unit.workers.folders.test_interrupted_rebase import rebase
-from workers.workspaces import worktrees
-from workers.workspaces.git import Git
-from workers.workspaces.layout import Record, Shelf, open_worktrees, record_file
-from workers.workspaces.own_folders import Home, open_folder
-from workers.workspaces.rescue import WorktreeRescue
-from workers.workspaces.worktrees import Place
+from workers.git import worktrees
+from workers.git.cleaning import WorktreeRescue
+from workers.git.git import Git
+from workers.git.layout import Record, Shelf, open_worktrees, record_file
+from workers.git.own_folders import Home, open_folder
+from workers.git.worktrees import Place
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 PLAN = "5e551045"

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from app.compiler import compile_document
-from app.domain.ids import SessionRef
-from app.domain.program import Action, Loop, Program, Step
-from app.operations.submit import About
-from app.resume.rewind import Adoption, ResumePlan
+from app.core.addresses import SessionRef
+from app.core.program import Action, Loop, Program, Step
+from app.sessions.rewind import Adoption, ResumePlan
+from app.sessions.submit import About
 from leadhand.models.documents import LoopDocument
 from tests.fleet import Fleet
 from tests.waiting import wait_until

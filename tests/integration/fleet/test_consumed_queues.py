@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from leadhand.cli.health_checks import _workers
+from leadhand.cli.doctor import _workers
 from leadhand.cli.render.fleet_text import worker_lines
 from leadhand.models.views.fleet import WorkerView
 from leadhand.models.views.fleet import WorkerView as ClientsView

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.program import Action, Program, Step
-from app.operations.submit import About
+from app.core.program import Action, Program, Step
+from app.sessions.submit import About
 from app.settings import Settings
 from tests.fleet import Fleet
 

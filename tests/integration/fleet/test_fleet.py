@@ -13,7 +13,7 @@ import psutil
 import pytest
 from redis import Redis
 
-from app.security.step_tokens import verify
+from app.security.signatures import verify
 from leadhand.models.views.result import LedgerEntry
 from tests.fleet import Fleet
 from tests.processes import kill, runs, words

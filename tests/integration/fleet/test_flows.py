@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from app.domain.ids import SessionRef
+from app.core.addresses import SessionRef
 from leadhand.errors import AnswerUnwanted
 from leadhand.flows.documents import FlowRun
 from leadhand.models.views.result import ResultView

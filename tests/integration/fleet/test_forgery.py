@@ -13,11 +13,11 @@ import redis
 from pydantic import JsonValue
 
 from api import create_app
-from app.domain.ids import SessionRef
-from app.domain.program import Action, Program, Step
+from app.core.addresses import SessionRef
+from app.core.program import Action, Program, Step
 from app.engine import Engine
-from app.operations.submit import About
-from app.security.session_signatures import program_id
+from app.security.signatures import program_id
+from app.sessions.submit import About
 from app.settings import Settings
 from leadhand.errors import SettingInvalid
 from leadhand.models.documents import Doer, LoopDocument

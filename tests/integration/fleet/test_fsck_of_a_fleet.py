@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from kombu import pools
 
-from app.operations.submit import About
-from leadhand.models.views.audit import Finding
+from app.sessions.submit import About
+from leadhand.models.views.fleet import Finding
 from tests.engine.world import LOOP
 from tests.fleet import RUNS, Fleet
 

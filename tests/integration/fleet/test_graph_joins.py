@@ -10,16 +10,15 @@ import pytest
 import redis
 from celery import Celery
 
-from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome
-from app.domain.records import Reply
+from app.core.addresses import SessionRef
+from app.core.outcomes import Outcome
+from app.core.records import Reply
 from app.engine import Engine
 from app.settings import Settings
 from app.store.store import Store, connect
 from app.sweep import sweep
 from leadhand.graphs.documents import GraphDocument
-from tasks.backend import SettledBackend
-from tasks.canvas import Canvas, remember, split_canvas
+from tasks.canvas import Canvas, SettledBackend, remember, split_canvas
 from tasks.celery_app import make_celery
 from tasks.steps import register
 from tests.integration.fleet.test_sending import Request, taken

@@ -11,9 +11,9 @@ from typing import Any
 import psutil
 import pytest
 
-from app.domain.program import Action, Program, Step
+from app.core.program import Action, Program, Step
 from app.errors import InvalidDocument
-from app.operations.submit import About
+from app.sessions.submit import About
 from tests.fleet import Fleet
 from tests.waiting import wait_until
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from app.operations.fleet_secret import check_secret
+from app.fleet.store_guard import check_secret
 from app.settings import Settings
 from leadhand.client.client import Client
 from leadhand.errors import SchemaDiffers, SecretDiffers

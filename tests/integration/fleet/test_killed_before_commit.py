@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.ids import SessionRef
+from app.core.addresses import SessionRef
 from leadhand.models.documents import LoopDocument
 from tests.fleet import Fleet
 from tests.unit.workers.folders.repositories import git, make_repository
+from workers.folders.snapshots import Worktree
 from workers.folders.work_diff import SNAPSHOTS
-from workers.folders.worktree import Worktree
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 

@@ -13,7 +13,7 @@ import redis
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from app.domain.ids import SessionRef
+from app.core.addresses import SessionRef
 from tasks import stale_messages
 from tests.fleet import Fleet
 from tests.waiting import wait_until

@@ -10,8 +10,8 @@ import pytest
 
 from app.errors import WorkerNameTaken
 from tests.silent_engine import silent_engine
-from workers.host import name_lock
-from workers.host.name_lock import Holder, NameLock
+from workers.host import join_fleet
+from workers.host.join_fleet import Holder, NameLock
 
 
 def lock_of(url: str) -> NameLock:
@@ -44,7 +44,7 @@ def test_start_of_a_process_does_not_depend_on_the_clock(monkeypatch: pytest.Mon
 
 def test_ended_process_and_another_one_of_its_pid_have_ended() -> None:
     with subprocess.Popen(["sleep", "60"]) as process:
-        holder = Holder.here()._replace(pid=process.pid, began=name_lock._began(process.pid) or "")
+        holder = Holder.here()._replace(pid=process.pid, began=join_fleet._began(process.pid) or "")
         assert not holder.has_ended()
         assert holder._replace(began="1").has_ended()
         process.kill()

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from pydantic import JsonValue
 
-from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome
-from app.domain.program import Action, Loop, Node, Program, RetryPolicy, Step
-from app.operations.submit import About
+from app.core.addresses import SessionRef
+from app.core.outcomes import Outcome
+from app.core.program import Action, Loop, Node, Program, RetryPolicy, Step
+from app.sessions.submit import About
 from tests.fleet import Fleet
 from tests.waiting import wait_until
 

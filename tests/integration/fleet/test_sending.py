@@ -11,12 +11,12 @@ import pytest
 import redis
 from celery import Celery, chain, chord, signature
 
-from app.domain.ids import SessionRef
-from app.domain.program import Action, Program, Step
-from app.domain.records import Hint
+from app.core.addresses import SessionRef
+from app.core.program import Action, Program, Step
+from app.core.records import Hint
 from app.engine import Engine
 from app.settings import Settings
-from tasks import event_listeners, transport
+from tasks import publisher, transport
 from tasks.bootstrap import make_engine
 from tasks.canvas import Canvas, body_of, remember, send_on, split_canvas
 from tasks.celery_app import make_celery
@@ -103,20 +103,20 @@ def published(broker: redis.Redis) -> int:
 def test_events_are_sent_only_while_a_program_receives_them(
     celery: Celery, broker: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(event_listeners, "QUIET_S", 3600.0)
+    monkeypatch.setattr(publisher, "QUIET_S", 3600.0)
     post = Publisher(celery)
     post.send([LETTER])  # by kombu
     broker.config_resetstat()
     for _ in range(5):
         post.send([LETTER])
     assert published(broker) == 1  # by its reply it is known that there is no receiver
-    monkeypatch.setattr(event_listeners, "QUIET_S", 0.0)
+    monkeypatch.setattr(publisher, "QUIET_S", 0.0)
     post = Publisher(celery)
     post.send([LETTER])
     with broker.pubsub() as events:
         events.psubscribe("*celeryev*")
         assert events.get_message(timeout=30) is not None
-        monkeypatch.setattr(event_listeners, "QUIET_S", 3600.0)
+        monkeypatch.setattr(publisher, "QUIET_S", 3600.0)
         for _ in range(5):
             post.send([LETTER])
         assert len(listened(events, 5)) == 5
@@ -126,10 +126,10 @@ def test_events_are_sent_only_while_a_program_receives_them(
 def test_a_worker_sends_task_events_only_while_a_program_receives_them(
     celery: Celery, broker: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    listeners = event_listeners.EventListeners()
+    listeners = publisher.EventListeners()
     monkeypatch.setattr(transport, "LISTENERS", listeners)
     monkeypatch.setattr(event_batching, "LISTENERS", listeners)
-    monkeypatch.setattr(event_listeners, "QUIET_S", 3600.0)
+    monkeypatch.setattr(publisher, "QUIET_S", 3600.0)
     with (
         broker.pubsub() as events,
         celery.connection_for_write() as connection,

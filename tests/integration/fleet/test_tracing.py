@@ -16,7 +16,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from app.settings import Settings
 from leadhand.errors import SettingInvalid
-from leadhand.local.ports import free_port
+from leadhand.local.processes import free_port
 from tasks import tracing
 from tests.fleet import Fleet
 from tests.waiting import wait_until

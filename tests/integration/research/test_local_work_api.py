@@ -15,10 +15,10 @@ from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
 from api import create_app
-from api.work import LOOK_S, pause_s
-from app.security import step_tokens
+from api.steps import LOOK_S, pause_s
+from app.security import signatures
 from app.settings import Settings
-from leadhand.models.views.work import WorkView
+from leadhand.models.views.session import WorkView
 from tests.engine.world import World
 
 TOKEN = "the operator's own"
@@ -211,14 +211,14 @@ def test_claim_that_waits_looks_again_when_the_next_retry_is_due(
 @pytest.mark.parametrize("verb", ["claim", "beat", "settle"])
 def test_other_tokens_may_not_work(client: FlaskClient, world: World, verb: str) -> None:
     view, other = submit(client), submit(client, "other")
-    attempt = step_tokens.Caller(view["id"], "a", 1, step_tokens.BODY_SCOPES)
-    forged = step_tokens.mint(step_tokens.Caller.of_work(view["id"], world.now), secret="another")
-    older = step_tokens.mint(step_tokens.Caller.of_work(view["id"], world.now - 1), secret="s")
+    attempt = signatures.Caller(view["id"], "a", 1, signatures.BODY_SCOPES)
+    forged = signatures.mint(signatures.Caller.of_work(view["id"], world.now), secret="another")
+    older = signatures.mint(signatures.Caller.of_work(view["id"], world.now - 1), secret="s")
     reads = said(post(client, "/v1/tokens", {"name": "r", "scopes": ["read", "submit"]}))["token"]
     body = {"worker": "w1", "nonce": "nonce-0001"}
     refused = {
         other["work_token"]: 403,
-        step_tokens.mint(attempt, secret="s"): 401,
+        signatures.mint(attempt, secret="s"): 401,
         forged: 401,
         older: 401,
         reads: 403,

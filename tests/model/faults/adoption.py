@@ -35,14 +35,14 @@ FAULTS = (
     ),
     Fault(
         "a session goes on by a plan for what it was before",
-        "lib/control/checks",
+        "lib/checks",
         "if args.as_of and args.as_of ~= redis.call('HGET', tx.keys.session, 'updated') then",
         "if false then",
         "test_a_session_that_moved_on_meanwhile_is_looked_at_again",
     ),
     Fault(
         "who loses a race takes the program over",
-        "lib/control/checks",
+        "lib/checks",
         "  local allowed = contains(args.from, status)\n",
         "  local allowed = contains(args.from, status)\n"
         "  if args.adopts then redis.call('HSET', tx.keys.session, 'program', "
@@ -51,7 +51,7 @@ FAULTS = (
     ),
     Fault(
         "a resume that finds its budget used up takes the program over",
-        "lib/control/checks",
+        "lib/checks",
         "  local over = budgets.find_spent(tx, tx.args.budget or {})\n",
         "  if tx.args.adopts then redis.call('HSET', tx.keys.session, 'program', "
         "tx.args.adopts.program) end\n"
@@ -69,7 +69,7 @@ FAULTS = (
     ),
     Fault(
         "a ceiling that is named for a loop under way is passed over",
-        "lib/control/effects",
+        "lib/effects",
         "  if tx.args.max_iterations and not tx.args.again then raise_limits(tx) end\n",
         "",
         "test_the_ceiling_of_a_loop_that_was_stopped_is_the_one_that_is_named",

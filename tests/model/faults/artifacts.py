@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.model.faults.fault import Fault
 
-_FILE = "lib/results/artifacts"
+_FILE = "lib/artifacts"
 FAULTS = (
     Fault(
         "an outcome does not count as a reference to its artifact",

@@ -44,7 +44,7 @@ FAULTS = (
     ),
     Fault(
         "an exit needs no fence",
-        "lib/control/checks",
+        "lib/checks",
         "step.state == 'running' and step.fence == tx.args.fence",
         "step.state == 'running'",
         "test_exit_by_a_step_that_is_not_held_is_refused",

@@ -14,7 +14,7 @@ FAULTS = (
     ),
     Fault(
         "stop leaves hints behind",
-        "lib/control/effects",
+        "lib/effects",
         "  sessions.withdraw_all(tx)\n  sessions.stop_if_idle(tx)\n",
         "  sessions.stop_if_idle(tx)\n",
     ),
@@ -32,7 +32,7 @@ FAULTS = (
     ),
     Fault(
         "resume forgets what was ready",
-        "lib/control/effects",
+        "lib/effects",
         "  release_ready(tx)\n  if tx.args.again",
         "  if tx.args.again",
     ),
@@ -57,7 +57,7 @@ FAULTS = (
     ),
     Fault(
         "exit loses to a failure",
-        "lib/control/effects",
+        "lib/effects",
         "  end_root(tx, 'exit')\n",
         "  turns.end_early(tx, '', 'exit', tx.args.reason)\n",
         "test_exit_of_a_session_that_is_failing_ends_it_exited",

@@ -36,8 +36,8 @@ class Fault(NamedTuple):
         return text.replace(self.old, self.new) if file == self.file else text
 
     def decide(self) -> ModuleType:
-        """app.domain.routing with the fault."""
-        module = ModuleType("app.domain.routing")
+        """app.core.routing with the fault."""
+        module = ModuleType("app.core.routing")
         code = compile(self.text().replace(self.old, self.new), "domain/routing.py", "exec")
         exec(code, module.__dict__)
         return module

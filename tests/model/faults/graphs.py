@@ -45,7 +45,7 @@ _OF_RANDOM_GRAPHS = (
     ),
     Fault(
         "a last step does not run again after a resume",
-        "lib/control/effects",
+        "lib/effects",
         "  if not failed then last.reset(tx) end\n",
         "",
         _GRAPHS,
@@ -73,7 +73,7 @@ _OF_RANDOM_GRAPHS = (
     ),
     Fault(
         "a stop stops the child of a last step",
-        "lib/control/effects",
+        "lib/effects",
         "children.send_all(tx, 'stop', last.has_child)",
         "children.send_all(tx, 'stop')",
         "test_stop_leaves_the_child_of_a_last_step_at_work",
@@ -109,7 +109,7 @@ _OF_RANDOM_GRAPHS = (
     ),
     Fault(
         "a graph's fork runs nothing",
-        "steps/fork",
+        "steps_fork",
         "  resume.run_again(tx, args.again, args.levels, args.threads)\n",
         "  resume.run_again(tx, {}, args.levels, args.threads)\n",
         _GRAPHS,

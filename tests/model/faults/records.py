@@ -68,7 +68,7 @@ FAULTS = (
     ),
     Fault(
         "a session that was begun is moved by the sweep",
-        "lib/control/checks",
+        "lib/checks",
         "    if records.load(tx, 'steps', address).fence then return true end\n",
         "",
         "test_a_session_that_was_begun_stays_at_its_place",

@@ -74,7 +74,7 @@ FAULTS = (
     ),
     Fault(
         "what closes is forgotten by a stop",
-        "lib/control/effects",
+        "lib/effects",
         "    if turn.state == 'closing' then turns.try_close(tx, id, turn) end\n",
         "",
         "test_a_turn_whose_child_stopped_with_the_session_closes_at_its_resume",

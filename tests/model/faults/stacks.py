@@ -9,21 +9,21 @@ _MACHINE = "test_stack_is_as_a_plain_list_after_each_call"
 FAULTS = (
     Fault(
         "the active workflow session is the oldest one",
-        "lib/stack/stacks",
+        "lib/stacks",
         "    return line[#line]\n",
         "    return line[1]\n",
         found_by=_MACHINE,
     ),
     Fault(
         "a repeated call is carried out again",
-        "lib/stack/stacks",
+        "lib/stacks",
         "  if kept then\n",
         "  if false then\n",
         found_by=_MACHINE,
     ),
     Fault(
         "a session that ends takes those above with it",
-        "lib/stack/stacks",
+        "lib/stacks",
         "  redis.call('LREM', key_of(tx, 'stack-line'), 0, id)\n",
         "  for at, one in ipairs(line) do\n"
         "    if one == id then redis.call('LTRIM', key_of(tx, 'stack-line'), 0, at - 2) end\n"
@@ -32,21 +32,21 @@ FAULTS = (
     ),
     Fault(
         "a session that ends is the parent of the one above",
-        "lib/stack/stacks",
+        "lib/stacks",
         "'parent', line[at - 1] or '')",
         "'parent', id)",
         found_by=_MACHINE,
     ),
     Fault(
         "a new session is below the stack",
-        "lib/stack/stacks",
+        "lib/stacks",
         "redis.call('RPUSH', key_of(tx, 'stack-line'), id)",
         "redis.call('LPUSH', key_of(tx, 'stack-line'), id)",
         found_by=_MACHINE,
     ),
     Fault(
         "outputs are merged by the last change",
-        "lib/stack/workflow_steps",
+        "lib/workflow_steps",
         "  if text then return cjson.decode(text) end\n",
         "  if text then\n"
         "    local step = cjson.decode(text)\n"
@@ -114,7 +114,7 @@ FAULTS = (
     ),
     Fault(
         "a deleted session stays in the list",
-        "lib/stack/stacks",
+        "lib/stacks",
         "  redis.call('ZREM', key_of(tx, 'stack-all'), member_of(tonumber(order) or 0, id))\n",
         "",
         found_by="test_a_deleted_session_is_in_no_list",

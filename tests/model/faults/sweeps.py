@@ -20,7 +20,7 @@ FAULTS = (
     ),
     Fault(
         "in the time of grace all that is parked is late",
-        "lib/sweep/due_lists",
+        "lib/due_lists",
         "return parked and (parked.on == 'wait' or parked.on == 'stop')",
         "return parked",
         "test_a_timer_waits_for_no_grace_after_a_restart",
@@ -34,7 +34,7 @@ FAULTS = (
     ),
     Fault(
         "who makes room waits behind who needs some",
-        "lib/sweep/due_lists",
+        "lib/due_lists",
         "if errand:sub(1, 7) == 'forget|' then table",
         "do table",
         "test_what_makes_room_is_found_whatever_stands_before_it",
@@ -48,14 +48,14 @@ FAULTS = (
     ),
     Fault(
         "what is begun after the clock stepped back is taken as begun before",
-        "lib/sweep/clock_step",
+        "lib/clock_step",
         "  if by <= 0 then return end\n",
         "",
         "test_what_was_claimed_after_the_clock_stepped_back_is_left_alone",
     ),
     Fault(
         "a timer waits for the time that was",
-        "lib/sweep/clock_step",
+        "lib/clock_step",
         "  if step.parked then step.parked.until_ms = step.parked.until_ms - by end\n",
         "",
         "test_a_wait_is_no_longer_because_the_clock_stepped_back",
@@ -69,7 +69,7 @@ FAULTS = (
     ),
     Fault(
         "who was called for a lock keeps it until that time comes again",
-        "lib/sweep/clock_step",
+        "lib/clock_step",
         "if tonumber(called[i + 1]) > tx.now then redis.call('HSET', tx.shared.called",
         "if false then redis.call('HSET', tx.shared.called",
         "test_who_was_called_for_a_lock_keeps_it_no_longer_when_the_clock_steps_back",

@@ -19,27 +19,27 @@ FAULTS = (
     ),
     Fault(
         "children of a turn that ends are left alone",
-        "lib/tree/children",
+        "lib/children",
         "if not continues and abort(tx, child) then working = true end",
         "if transaction.AT_WORK[children.status_of(tx, child)] then working = true end",
     ),
     Fault(
         "a turn waits for the children of others",
-        "lib/tree/children",
+        "lib/children",
         "return born_between(tx, addresses.range_below(turn))",
         "return born_between(tx, '-', '+')",
         seed=20,
     ),
     Fault(
         "a child's end is heard by the session alone",
-        "lib/control/effects",
+        "lib/effects",
         "outcomes.close_around(tx, tx.args.address and addresses.block_of(tx.args.address) or '')",
         "outcomes.close_around(tx, '')",
         "test_a_loop_that_breaks_releases_nothing_while_a_child_below_it_works",
     ),
     Fault(
         "nobody knows where a child was born",
-        "lib/tree/parents",
+        "lib/parents",
         "  redis.call('ZADD', parent.base .. 'born', 0, parent.address .. "
         "'<' .. tx.args.session)\n",
         "",
@@ -47,7 +47,7 @@ FAULTS = (
     ),
     Fault(
         "a child is born into a session that stops",
-        "lib/tree/parents",
+        "lib/parents",
         "'status') == 'active'\nend",
         "'status') ~= ''\nend",
         "test_a_stop_that_comes_before_a_child_is_born_fails_nobody",

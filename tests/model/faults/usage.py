@@ -7,19 +7,19 @@ from tests.model.faults.fault import Fault
 FAULTS = (
     Fault(
         "a cost told by a heartbeat counts again at the end",
-        "lib/usage/usage",
+        "lib/usage",
         "reported[name] - (step[field] or 0)",
         "reported[name] - (name == 'cost_micros' and 0 or step[field] or 0)",
     ),
     Fault(
         "tokens told by a heartbeat count again at the end",
-        "lib/usage/usage",
+        "lib/usage",
         "reported[name] - (step[field] or 0)",
         "reported[name] - (name == 'cost_micros' and step[field] or 0)",
     ),
     Fault(
         "a late heartbeat counts again",
-        "lib/usage/usage",
+        "lib/usage",
         "if goes_on then step[field] =",
         "if false then step[field] =",
     ),
@@ -53,7 +53,7 @@ FAULTS = (
     ),
     Fault(
         "what still ran when its loop ended is missing in the ledger",
-        "lib/usage/usage",
+        "lib/usage",
         "      if turn.entry then ledger.amend(tx, turn.entry, turn) end\n",
         "",
         seed=48,
@@ -90,9 +90,9 @@ FAULTS = (
         "  if max > 0 and budgets.is_spent(tx, 0) then return turns.end_spent(tx) end\n",
         "",
     ),
-    Fault("the clock runs while stopped", "lib/control/effects", "  budgets.stop_clock(tx)\n", ""),
+    Fault("the clock runs while stopped", "lib/effects", "  budgets.stop_clock(tx)\n", ""),
     Fault("the clock runs after the end", "lib/sessions", "  budgets.stop_clock(tx)\n", ""),
-    Fault("a resumed session has no clock", "lib/control/effects", "  budgets.resume(tx)\n", ""),
+    Fault("a resumed session has no clock", "lib/effects", "  budgets.resume(tx)\n", ""),
     Fault(
         "time before the stop is given back",
         "lib/budgets",
@@ -101,7 +101,7 @@ FAULTS = (
     ),
     Fault(
         "a passed budget is no hindrance to a resume",
-        "lib/control/checks",
+        "lib/checks",
         "  local over = budgets.find_spent(tx, tx.args.budget or {})\n  if over then\n",
         "  local over = budgets.find_spent(tx, tx.args.budget or {})\n  if false then\n",
     ),

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from app.domain.program import Action, Loop, Program, Step
+from app.core.program import Action, Loop, Program, Step
 from tests.model.rules.tree import Block, Child, StepRun, Turn
 
 #: The part of the time limit after which the sweep looks at a session.

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from app.domain.program import Given, Loop, OnFail, Program, Step, is_before_work, needs_of
+from app.core.program import Given, Loop, OnFail, Program, Step, is_before_work, needs_of
 from tests.model.rules.bookkeeping import Bookkeeping
 from tests.model.rules.tree import ENDING, Block, StepRun, Turn
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from app.domain.program import Loop, OnFail, Program, Step
+from app.core.program import Loop, OnFail, Program, Step
 from tests.model.rules.progress import Progress
 from tests.model.rules.tree import ENDING, Back, Block, StepRun, Turn
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from app.domain.addresses import path_of, turn_of
-from app.domain.program import Action, Loop, Program, Step
+from app.core.addresses import path_of, turn_of
+from app.core.program import Action, Loop, Program, Step
 
 ENDING = {
     Action.AGENT: {"terminate"},

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from api.documents import _MODELS
-from api.json_body import parse_body
+from api.requests import parse_body
+from api.sessions import _MODELS
 from api.validation_errors import field_problems
 from app.compiler import compile_document
 from app.errors import InvalidDocument

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from api.dashboard.panels.charts import HEIGHT, Share, cost_by_day, ends_by_day, share_by_iteration
-from leadhand.models.views.statistics import DayCount, StatisticsView
+from api.dashboard.charts import HEIGHT, Share, cost_by_day, ends_by_day, share_by_iteration
+from leadhand.models.views.fleet import DayCount, StatisticsView
 
 DAYS = [
     DayCount(day="2026-11-01", ended={"completed": 3, "failed": 1, "aborted": 1}, cost_usd=0.5),

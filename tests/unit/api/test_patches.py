@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from api.dashboard.panels.patches import files_of
+from api.dashboard.patches import files_of
 
 HEAD = "diff --git a/x b/x\n--- a/x\n+++ b/x\n"
 

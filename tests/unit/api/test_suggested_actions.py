@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from api.dashboard.panels.step_buttons import suggested
-from leadhand.cli.commands.explain import explanation
+from api.dashboard.buttons import suggested
+from leadhand.cli.show import explanation
 from leadhand.models.views.explain import ExplainView, SuggestedAction
 
 RETRY = SuggestedAction(

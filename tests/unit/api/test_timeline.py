@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.dashboard.panels.timeline import SQUEEZED, WIDTH, timeline
+from api.dashboard.timeline import SQUEEZED, WIDTH, timeline
 from leadhand.models.views.step import StepView
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from app.errors import InvalidDocument
 from app.fleet.admission import admit, faults_here
-from app.fleet.agents import agents_of
+from app.fleet.offers import agents_of
 from app.fleet.placement import other_home
 from app.settings import Settings
 from leadhand.flows.documents import FlowDocument

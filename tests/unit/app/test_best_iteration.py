@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from app.domain.program import Action, Loop, Program, Step
-from app.domain.records import TurnRecord
-from app.queries.results import best_of, result_of
+from app.core.program import Action, Loop, Program, Step
+from app.core.records import TurnRecord
+from app.sessions.results import best_of, result_of
 from leadhand.cli.render.result_text import loop_summary
-from leadhand.models.reasons import Reason
+from leadhand.models.verdicts import Reason
 from leadhand.models.views.result import LedgerEntry, ResultView
 from leadhand.results import LoopResult
 

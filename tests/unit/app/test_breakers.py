@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.domain.budgets import limits_of
-from app.domain.program import Action, Loop, OnFail, Program, Step
+from app.core.program import Action, Loop, OnFail, Program, Step, limits_of
 from leadhand.models.documents import Budget
 
 USUAL = Budget(stage_stops=5, stops=15, steps=9)

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from app.catalog.flow_catalog import Catalog, hash_of
 from app.compiler.flow import compile_flow
 from app.errors import InvalidDocument
+from app.fleet.flow_catalog import Catalog, hash_of
 from leadhand.errors import FlowDisabled, FlowUnknown
-from leadhand.flows.check import faults_in_file
+from leadhand.flows.file_reading import faults_in_file
 from tests.flows import flow, llm
 
 

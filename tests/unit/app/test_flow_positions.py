@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from app.compiler import compile_document
-from app.history.flow_points import end_of, steps_at, with_turns
+from app.history.points import end_of, steps_at, with_turns
 from tests.flows import ask, flow, llm, loop
 
 TWO = [{"role": "user", "content": [text]} for text in ("first", "second")]

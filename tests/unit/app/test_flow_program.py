@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from app.catalog.source import apply_run
 from app.compiler import compile_document
-from app.domain.program import Action, Given, Loop, Program, Step
-from app.domain.references import substitute
-from app.domain.routing import routes
+from app.core.program import Action, Given, Loop, Program, Step
+from app.core.references import substitute
+from app.core.routing import routes
 from app.errors import InvalidDocument
+from app.fleet.flow_tools import apply_run
 from app.security.command_permission import commands_from_outcomes, free_commands
 from leadhand.flows.documents import FlowDocument, FlowRun
 from tests.flows import ask, flow, llm, loop

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from app.compiler import compile_document
-from app.domain.program import Loop, Step
+from app.core.program import Loop, Step
 from leadhand.models.documents import LoopDocument, WorkflowDocument
 
 

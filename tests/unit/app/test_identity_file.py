@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from app.settings import Settings
-from app.store.identity import Identity
-from app.store.identity_file import FileMemory, IdentityUnreadable, memory_of
+from app.store.identity import FileMemory, Identity, IdentityUnreadable, memory_of
 
 THREADS, TIMES = 4, 100
 

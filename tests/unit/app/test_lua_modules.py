@@ -8,16 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from app.store.lua_modules import (
+from app.store.script_library import (
+    VERBS,
     CyclicModules,
     Reader,
     UndeclaredModule,
     UnknownModule,
+    Verb,
     compose,
+    file_of,
+    library,
     load,
     modules_of,
+    script,
+    text_of,
 )
-from app.store.script_library import VERBS, Verb, file_of, library, script, text_of
 from tests.lua_code import compile_lua
 
 #: What Lua and Redis offer to a script.

@@ -7,16 +7,7 @@ import logging
 
 import pytest
 
-from app.domain.phases import (
-    FIRST,
-    LAST,
-    Event,
-    Phase,
-    Role,
-    can_exit,
-    phase_after,
-    transition,
-)
+from app.plans.phases import FIRST, LAST, Event, Phase, Role, can_exit, phase_after, transition
 
 NAMES = {
     Role.LEAD: {

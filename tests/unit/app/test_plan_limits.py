@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from app.domain.plans import TaskRecord, statuses_of
+from app.plans.tasks import TaskRecord, statuses_of
 from app.store.script_library import text_of
 from leadhand.models.plans import MAX_TASKS
 

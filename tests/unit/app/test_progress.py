@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pydantic import JsonValue
 
-from app.domain.outcomes import Outcome, Verdict
-from app.history.stagnation import signature_of
+from app.core.outcomes import Outcome, Verdict
+from app.history.ledger import signature_of
 
 
 def judged(*checks: tuple[str, str, str], verdict: Verdict = "retry") -> Outcome:

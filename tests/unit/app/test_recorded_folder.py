@@ -7,15 +7,14 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from app.compiler.workspaces import in_own_folder, own_folder_of, without_own_folder
-from app.domain.program import Action, Loop, Program, Step
-from app.domain.records import Origin, StepRecord, TurnRecord
-from app.domain.routing import Join
-from app.domain.workspaces import OwnFolder, RecordedState
-from app.operations.step_verbs.fork_folder import with_own_folder
-from app.resume.forking import KeptOutcomes
-from app.resume.recorded_folder import FolderWork, find_recorded_state, writes_folder
-from app.resume.rewind import Level, Rewind
+from app.compiler.folders import in_own_folder, own_folder_of, without_own_folder
+from app.core.folders import OwnFolder, RecordedState
+from app.core.program import Action, Loop, Program, Step
+from app.core.records import Origin, StepRecord, TurnRecord
+from app.core.routing import Join
+from app.sessions.fork import with_own_folder
+from app.sessions.forking import FolderWork, KeptOutcomes, find_recorded_state, writes_folder
+from app.sessions.rewind import Level, Rewind
 
 STATE = RecordedState("5e551045", "abc", "do", 5000)
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.outcomes import Outcome
-from app.domain.program import Loop, Program, Step
-from app.domain.routing import routes
+from app.core.outcomes import Outcome
+from app.core.program import Loop, Program, Step
+from app.core.routing import routes
 from app.history.transcript import records_of
 from app.redaction import redact, without_keys
 from leadhand.models.secret_forms import FORMS, SHORTEST, in_lower_case, without_forms

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.failure_text import QUOTED, quote_error
+from app.core.outcomes import QUOTED, quote_error
 from app.redaction import redact
-from app.security import step_tokens
+from app.security import signatures
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from app.security import step_tokens
         "AKIAABCDEFGHIJKLMNOP",
         "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2lnbmF0dXJl",
         "lht_0123456789ab_0123456789abcdef",
-        step_tokens.mint(step_tokens.Caller("s", "loop~1[1]/do", 1, ("exit",)), secret="x" * 32),
+        signatures.mint(signatures.Caller("s", "loop~1[1]/do", 1, ("exit",)), secret="x" * 32),
     ],
 )
 def test_what_looks_like_a_credential_is_left_out(secret: str) -> None:

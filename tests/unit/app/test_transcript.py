@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from app.domain.outcomes import Outcome, Thread, Usage
-from app.domain.program import Action, Step
+from app.core.outcomes import Outcome, Thread, Usage
+from app.core.program import Action, Step
 from app.history.transcript import TEXT, as_markdown, question_of, records_of
-from leadhand.cli.commands.transcript import _shown
-from leadhand.models.reasons import Reason, ReasonCode
+from leadhand.cli.watch import _shown
+from leadhand.models.verdicts import Reason, ReasonCode
 from leadhand.models.views.step import ToolCallView, TranscriptEntry
 from leadhand.models.views.step import TranscriptEntry as Entry
-from workers.prompts.build import retry_prompt
+from workers.prompts import retry_prompt
 
 ADDRESS = "outer~1[2]/inner~1[3]/ask"
 

@@ -11,16 +11,16 @@ from pydantic import JsonValue
 from rich.cells import cell_len
 from rich.console import Console
 
-from leadhand.cli.commands.transcript import _shown
 from leadhand.cli.render.live import LiveScreen
 from leadhand.cli.render.live_text import sentence
 from leadhand.cli.render.output_text import attempt_lines
 from leadhand.cli.render.progress import Picture, apply_event
 from leadhand.cli.render.terminal import EscapingStream
+from leadhand.cli.watch import _shown
 from leadhand.models.text import without_ansi
 from leadhand.models.views.step import Event, OutputPart, OutputView, TranscriptEntry
 from tests.scripted_api import AT
-from workers.task.live_redaction import LineRedactor
+from workers.live_output import LineRedactor
 
 ART = {
     "cursor movements": ("\x1b[2J\x1b[H\x1b[3;7Hx\x1b[1A\x1b[K\x1b7y\x1b8\x1b[?25lz", "xyz"),

@@ -16,7 +16,7 @@ from unittest.mock import AsyncMock, create_autospec
 import pytest
 
 from leadhand import AsyncClient, Client
-from leadhand.client.driving import Pause, drive, drive_async
+from leadhand.client.transport import Pause, drive, drive_async
 from leadhand.contract.calls import Op, Reach, Script
 from leadhand.errors import SessionUnknown
 from leadhand.models.views.result import ResultView

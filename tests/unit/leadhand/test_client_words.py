@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 from pydantic import JsonValue
 
-from leadhand.cli.commands.show import in_order_of_time, why_no_diffs
-from leadhand.cli.render.reason_line import reason_line
 from leadhand.cli.render.result_text import ending, workflow_summary
-from leadhand.cli.render.session_text import session_lines
+from leadhand.cli.render.session_text import reason_line, session_lines
+from leadhand.cli.show import in_order_of_time, why_no_diffs
 from leadhand.client.transport import Patience
 from leadhand.errors import (
     SettingInvalid,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from leadhand.local.user_state import defining_folder, state_folder
-from leadhand.models.definition_folder import folder_with_definitions
+from leadhand.models.folder_settings import folder_with_definitions
 
 
 def _write(path: Path) -> Path:

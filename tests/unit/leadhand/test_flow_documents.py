@@ -11,7 +11,7 @@ import pytest
 from leadhand.flows.documents import FlowDefinition
 from leadhand.flows.file_reading import FlowInvalid, flow_in, read_command, read_flow, read_markdown
 from leadhand.flows.structure import nest_steps
-from leadhand.models.tool_names import BUILT_IN_TOOLS
+from leadhand.models.tool_schemas import BUILT_IN_TOOLS
 from tests.flows import ask, llm, loop
 from workers.tools.tool import TOOLS
 

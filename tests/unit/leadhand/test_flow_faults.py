@@ -14,11 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from app.catalog.flow_catalog import Catalog
-from leadhand.flows.check import faults_in_file
+from app.fleet.flow_catalog import Catalog
 from leadhand.flows.documents import FlowDefinition, FlowDocument
 from leadhand.flows.faults import all_faults
-from leadhand.flows.file_reading import FlowInvalid
+from leadhand.flows.file_reading import FlowInvalid, faults_in_file
 from tests.flows import ask, llm, loop
 
 

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from leadhand.models.form_answers import Accepted, Unfit, fit
-from leadhand.models.forms import AnswerRules, Form, GivenAnswer
+from leadhand.models.forms import Accepted, AnswerRules, Form, GivenAnswer, Unfit, fit
 
 FIELDS: dict[str, Any] = {
     "title": {"type": "string", "minLength": 2, "maxLength": 10},

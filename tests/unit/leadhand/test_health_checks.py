@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from leadhand.cli.health_checks import (
+from leadhand.cli.doctor import (
     agents,
     agents_faults,
     check_default_agent,
@@ -20,7 +20,7 @@ from leadhand.cli.health_checks import (
     state_folder,
 )
 from leadhand.client.client import Client
-from leadhand.local.state_dir import prepare
+from leadhand.local.user_state import prepare
 from leadhand.models.views.fleet import AgentsFault, AgentView, WorkerView
 from leadhand.settings import ClientSettings
 from tests.scripted_api import TOKEN, scripted_api

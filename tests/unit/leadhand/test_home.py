@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from leadhand.local import state_dir as home_folder
+from leadhand.local import user_state as home_folder
 from leadhand.local.errors import (
     EmbeddedError,
     FolderUnfit,

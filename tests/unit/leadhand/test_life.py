@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from leadhand.local import file_locks
-from leadhand.local.idle_shutdown import IdleShutdown
+from leadhand.local import processes
+from leadhand.local.supervisor import IdleShutdown
 from leadhand.settings import ClientSettings
 
 
@@ -40,14 +40,14 @@ def lock_file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def life(lock_file: Path, sessions: Sessions) -> Iterator[IdleShutdown]:
-    life = IdleShutdown(file_locks.open_lock(lock_file), sessions, linger_s=10)
+    life = IdleShutdown(processes.open_lock(lock_file), sessions, linger_s=10)
     yield life
     life.close()
 
 
 @pytest.fixture
 def command(lock_file: Path) -> Iterator[int]:
-    lock = file_locks.open_lock(lock_file)
+    lock = processes.open_lock(lock_file)
     yield lock
     os.close(lock)
 
@@ -60,15 +60,15 @@ def test_command_at_work_keeps_it_alive_and_the_lingering_begins_anew(
     life: IdleShutdown, command: int
 ):
     assert not life.is_over(0.0)
-    file_locks.share(command)
+    processes.share(command)
     assert not life.is_over(20.0)
-    file_locks.free(command)
+    processes.free(command)
     assert [life.is_over(now_s) for now_s in (29.9, 30.0)] == [False, True]
 
 
 def test_short_command_between_two_looks_starts_the_clock_anew(life: IdleShutdown, command: int):
     assert not life.is_over(0.0)
-    file_locks.mark(command)
+    processes.mark(command)
     assert [life.is_over(now_s) for now_s in (9.0, 18.9, 19.0)] == [False, False, True]
 
 
@@ -76,7 +76,7 @@ def test_command_that_came_and_went_in_the_last_moment_keeps_it_alive(
     life: IdleShutdown, sessions: Sessions, command: int
 ):
     life.is_over(0.0)
-    sessions.on_look = lambda: file_locks.mark(command)
+    sessions.on_look = lambda: processes.mark(command)
     assert not life.is_over(10.0)
 
 
@@ -87,10 +87,10 @@ def test_live_session_keeps_it_alive(life: IdleShutdown, sessions: Sessions):
 
 def test_command_finds_the_door_shut_once_it_is_over(life: IdleShutdown, command: int):
     assert not life.is_over(0.0)
-    assert file_locks.share(command)
-    file_locks.free(command)
+    assert processes.share(command)
+    processes.free(command)
     assert life.is_over(10.0)
-    assert not file_locks.share(command)
+    assert not processes.share(command)
 
 
 def test_session_that_came_in_the_last_moment_opens_the_door_again(
@@ -99,7 +99,7 @@ def test_session_that_came_in_the_last_moment_opens_the_door_again(
     life.is_over(0.0)
     sessions.live = [False, True]
     assert not life.is_over(10.0)
-    assert file_locks.share(command)
+    assert processes.share(command)
 
 
 def test_api_that_is_away_is_trusted_for_a_while_only(life: IdleShutdown, sessions: Sessions):

@@ -7,14 +7,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from leadhand.cli.commands.administration.token import _row
-from leadhand.cli.commands.explain import explanation
-from leadhand.cli.commands.inbox import message_lines
 from leadhand.cli.connect import tell
-from leadhand.cli.render.times import with_local_times
-from leadhand.models.views.explain import Cause, ExplainView, Wait
-from leadhand.models.views.inbox import InboxMessage
-from leadhand.models.views.tokens import Quotas, Spent, TokenView
+from leadhand.cli.messages import message_lines
+from leadhand.cli.render.session_text import with_local_times
+from leadhand.cli.show import explanation
+from leadhand.cli.token import _row
+from leadhand.models.views.explain import Cause, ExplainView, InboxMessage, Wait
+from leadhand.models.views.fleet import Quotas, Spent, TokenView
 
 AT = "2026-11-22T17:58:30.500+00:00"
 HERE = "2026-11-22 23:28:30"

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from leadhand.cli.render.fitted_table import display_width
+from leadhand.cli.render.tables import display_width
 from tests.scripted_api import TOKEN, Script, scripted_api
 
 PROGRAM = (sys.executable, "-P", "-m", "leadhand", "ls")

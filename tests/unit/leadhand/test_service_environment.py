@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from leadhand.local.environment import Stack, service_environment
-from leadhand.local.python_module import ROOT, only_ours, python_module, service_command
+from leadhand.local.processes import ROOT, only_ours, python_module, service_command
 
 STACK = Stack(
     home=Path("/work/.leadhand"),

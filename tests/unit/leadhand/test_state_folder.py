@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from leadhand.cli.health_checks import findings
+from leadhand.cli.doctor import findings
 from leadhand.errors import SettingInvalid
-from leadhand.local import file_locks, state_dir, user_state
+from leadhand.local import processes, user_state
 from leadhand.local.credentials import user_agents_files
+from leadhand.local.environment import with_config
 from leadhand.local.errors import FolderUnfit, StackElsewhere, UserStateUnfit
-from leadhand.local.running import require_here
-from leadhand.local.user_settings import with_config
+from leadhand.local.services import require_here
 from leadhand.local.user_state import hooks_folder, state_folder, worktrees_folder
 
 ONE, OTHER = "1" * 32, "2" * 32
@@ -121,19 +121,19 @@ def test_a_folder_with_files_that_others_may_open_is_refused_until_its_user_clos
 ) -> None:
     home = tmp_path / "state"
     home.mkdir(mode=0o755)
-    state_dir.prepare(home)
+    user_state.prepare(home)
     assert stat.S_IMODE(home.stat().st_mode) == 0o700, "an empty one is closed"
     home.chmod(0o750)
     with pytest.raises(FolderUnfit, match=r"mode 750.*chmod 700"):
-        state_dir.prepare(home)
+        user_state.prepare(home)
     home.chmod(0o700)
-    assert state_dir.prepare(home) == home
+    assert user_state.prepare(home) == home
 
 
 def test_secrets_are_made_once_and_are_their_owners_only(tmp_path: Path) -> None:
-    home = state_dir.prepare(tmp_path / "state")
-    made = state_dir.read_secrets(home)
-    assert state_dir.read_secrets(home) == made
+    home = user_state.prepare(tmp_path / "state")
+    made = user_state.read_secrets(home)
+    assert user_state.read_secrets(home) == made
     assert len({*made}) == 2
     assert stat.S_IMODE((home / "secrets.json").stat().st_mode) == 0o600
 
@@ -197,7 +197,7 @@ def test_doctor_names_a_setting_of_the_services_that_cannot_be_used(
 def test_services_are_here_if_the_kernel_is_the_same_whatever_the_host_is_called(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str, kernel: str, is_here: bool
 ) -> None:
-    monkeypatch.setattr("leadhand.local.running.kernel_id", lambda: "k/1")
+    monkeypatch.setattr("leadhand.local.services.kernel_id", lambda: "k/1")
     monkeypatch.setattr(socket, "gethostname", lambda: "me")
     run = {"host": host, "kernel": kernel}
     with nullcontext() if is_here else pytest.raises(StackElsewhere):
@@ -215,14 +215,14 @@ def test_a_home_without_file_locks_is_replaced_by_leadhand_home(
     env: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Plays a network file system that refuses locks; none can be mounted in a test."""
-    support = file_locks.require_support
+    support = processes.require_support
 
     def refuse(folder: Path) -> None:
         if folder.is_relative_to(tmp_path / "state"):
             raise OSError(37, "No locks available")
         support(folder)
 
-    monkeypatch.setattr(file_locks, "require_support", refuse)
+    monkeypatch.setattr(processes, "require_support", refuse)
     with pytest.raises(UserStateUnfit, match=r"no locks.*LEADHAND_HOME"):
         hooks_folder(env)
     check_all_is_in(tmp_path / "mine", env | {"LEADHAND_HOME": str(tmp_path / "mine")})
@@ -231,7 +231,7 @@ def test_a_home_without_file_locks_is_replaced_by_leadhand_home(
 def check_all_is_in(named: Path, env: dict[str, str]) -> None:
     """The state folder can be used, and all that belongs to the user is in it."""
     assert state_folder(env) == named
-    state_dir.prepare(named)
+    user_state.prepare(named)
     user = named / user_state.FALLBACK
     assert hooks_folder(env) == user / "hooks"
     assert worktrees_folder(env) == user / "worktrees"

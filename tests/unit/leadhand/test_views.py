@@ -14,10 +14,10 @@ from app.fleet.inventory import inventory_of
 from app.security.api_tokens import Scope
 from leadhand.contract.operations import OPERATIONS
 from leadhand.models import views
-from leadhand.models.reasons import Reason, ReasonCode
+from leadhand.models.verdicts import Reason, ReasonCode
+from leadhand.models.views.fleet import TokenView
 from leadhand.models.views.result import ResultView
 from leadhand.models.views.session import SessionView
-from leadhand.models.views.tokens import TokenView
 from leadhand.models.views.view import Page, View
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from leadhand.flows.documents import FlowDefinition
 from leadhand.flows.faults import all_faults
-from workers.checkers.decisions import parse_only_decision
+from workers.checkers.answers import parse_only_decision
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = sorted(

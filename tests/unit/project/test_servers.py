@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from leadhand.local.redis_binary import Program
+from leadhand.local.redis_server import Program
 from tests import servers
 
 

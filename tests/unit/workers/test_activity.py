@@ -8,17 +8,16 @@ from typing import Any
 
 import pytest
 
-from app.domain.outcomes import Outcome
-from app.domain.program import Action
+from app.core.outcomes import Outcome
+from app.core.program import Action
 from leadhand.models.views.step import ToolCallView
-from workers.agents.activity import AgentText, Notice, ToolEnded, ToolStarted
-from workers.agents.activity_log import CALLS, ActivityLog
+from workers.agents.activity import CALLS, ActivityLog, AgentText, Notice, ToolEnded, ToolStarted
 from workers.agents.output_parser import OutputParser, read_activity
-from workers.attempt.redact import redact_outcome
+from workers.attempt.outcomes import redact_outcome
+from workers.live_output import LiveOutput
 from workers.registry.agent_entry import ActivityPaths, Agent
 from workers.registry.agents import AgentBook
-from workers.task.live_output import LiveOutput
-from workers.task.task import BodyTask
+from workers.task import BodyTask
 
 
 def blocks(kind: str, *content: object) -> dict[str, Any]:

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from app.domain.outcomes import Busy, Outcome, Thread, Usage
-from app.domain.program import Action
-from leadhand.models.reasons import ReasonCode
+from app.core.outcomes import Busy, Outcome, Thread, Usage
+from app.core.program import Action
+from leadhand.models.verdicts import ReasonCode
 from workers.attempt.actions import BodyTask, run_body
 from workers.registry.agent_entry import Agent, UsagePaths
 from workers.registry.agents import AgentBook

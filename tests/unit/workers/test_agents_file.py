@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from workers.registry.agent_entry import Agent
-from workers.registry.agents import AgentBook
-from workers.registry.claude_and_codex import BUILTIN_AGENTS
+from workers.registry.agent_entry import BUILTIN_AGENTS, Agent
+from workers.registry.agents import AgentBook, agents_here, faults_of
 from workers.registry.errors import (
     AgentsFileInvalid,
     AgentUnknown,
@@ -19,7 +18,6 @@ from workers.registry.errors import (
     ModelUnwanted,
     OutputUnreadable,
 )
-from workers.registry.preflight import agents_here, faults_of
 from workers.registry.registries import AgentFiles
 
 

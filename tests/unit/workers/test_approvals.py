@@ -9,11 +9,11 @@ import pytest
 from leadhand.cli.approvals import approve, why_unapproved, withdraw
 from leadhand.local.user_state import approvals_file
 from leadhand.models.approvals import MOST_TEXTS, Approvals, digest_of
+from workers.registry.agent_entry import BUILTIN_AGENTS
 from workers.registry.agents import AgentBook
-from workers.registry.claude_and_codex import BUILTIN_AGENTS
-from workers.registry.declared.book import ToolBook, ToolFiles, load
 from workers.registry.errors import AgentsFileInvalid
 from workers.registry.registries import AgentFiles
+from workers.registry.tool_book import ToolBook, ToolFiles, load
 
 AGENTS = """\
 [agents.helper]

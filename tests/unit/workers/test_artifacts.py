@@ -11,7 +11,7 @@ from socketserver import TCPServer
 
 import pytest
 
-from app.domain.ids import SessionRef
+from app.core.addresses import SessionRef
 from leadhand.errors import ArtifactsFull
 from workers import artifacts as remote
 from workers.artifacts import ArtifactsAway, Patience, RemoteArtifacts

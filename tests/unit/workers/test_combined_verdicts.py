@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from app.domain.outcomes import Outcome
-from leadhand.models.reasons import Reason, ReasonCode
+from app.core.outcomes import Outcome
+from leadhand.models.verdicts import Reason, ReasonCode
 from workers.checkers.combine import combine
-from workers.task.inputs import Check
+from workers.task import Check
 
 ACCEPT = Outcome(word="succeeded", verdict="accept", text="fine")
 RETRY = Outcome(word="succeeded", verdict="retry", text="two tests fail", exit_code=1)

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from app.domain.ids import SessionRef
-from app.domain.outcomes import Thread
-from app.domain.program import Action, Step
-from app.domain.records import Grant
-from app.operations.attempts import Work
-from workers.task.conversation import conversation_of
+from app.core.addresses import SessionRef
+from app.core.outcomes import Thread
+from app.core.program import Action, Step
+from app.core.records import Grant
+from app.sessions.attempts import Work
+from workers.task import conversation_of
 
 
 def work(address: str, thread: Thread | None, **inputs: Any) -> Work:

@@ -9,12 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.checkers.decisions import (
-    Decision,
-    Undecided,
-    parse_decision,
-    parse_only_decision,
-)
+from workers.checkers.answers import Decision, Undecided, parse_decision, parse_only_decision
 
 YES, NO = '{"answer": "yes"}', '{"answer": "no"}'
 

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.outcomes import Busy, Usage
+from app.core.outcomes import Busy, Usage
 from workers.agents.output_parser import OutputParser
 from workers.processes.output import Capture
-from workers.registry.agent_entry import Agent, Prices, UsagePaths
-from workers.registry.claude_and_codex import BUILTIN_AGENTS
+from workers.registry.agent_entry import BUILTIN_AGENTS, Agent, Prices, UsagePaths
 from workers.registry.errors import OutputUnreadable
 
 CLAUDE, CODEX = BUILTIN_AGENTS["claude"], BUILTIN_AGENTS["codex"]

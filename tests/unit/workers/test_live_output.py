@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from workers.task.live_output import CHUNK_BYTES, WAITING_BYTES, LiveOutput, Part
+from workers.live_output import CHUNK_BYTES, WAITING_BYTES, LiveOutput, Part
 
 
 def text_of(parts: list[Part]) -> str:

@@ -7,13 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from app.redaction import without_keys
-from workers.task.live_redaction import (
-    LINE_AGE_S,
-    LINE_CHARACTERS,
-    LINE_LIMIT,
-    OVERLAP,
-    LineRedactor,
-)
+from workers.live_output import LINE_AGE_S, LINE_CHARACTERS, LINE_LIMIT, OVERLAP, LineRedactor
 
 SECRET = "hunter2-hunter2"
 TOKEN = " ghp_abcdefghij1234567890 "

@@ -8,16 +8,16 @@ import threading
 import tracemalloc
 from pathlib import Path
 
-from app.domain.outcomes import Outcome
-from app.domain.program import Action
+from app.core.outcomes import Outcome
+from app.core.program import Action
 from tests.unit.workers.test_activity import blocks
 from workers.agents.output_parser import OutputParser
 from workers.attempt.actions import run_body
-from workers.processes.line_reader import LINE_BYTES
+from workers.live_output import LiveOutput
+from workers.processes.output import LINE_LIMIT
 from workers.registry.agent_entry import Agent
 from workers.registry.agents import AgentBook
-from workers.task.live_output import LiveOutput
-from workers.task.task import BodyTask
+from workers.task import BodyTask
 
 #: An agent that prints a line of 10 MB, and then as its argument says.
 CODE = """
@@ -82,7 +82,7 @@ def test_memory_is_bounded_by_the_limit_and_not_by_the_line() -> None:
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert peak < 2 * LINE_BYTES
+    assert peak < 2 * LINE_LIMIT
     parser.write(b"\n" + whole + b"\n")  # a line below the limit is read whole
     parser.write(b'{"result": "yes"}\n')
     assert parser._answer == "yes"

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from app.domain.outcomes import Busy, Outcome, Thread, Usage
-from app.domain.program import Action
-from leadhand.models.reasons import ReasonCode
+from app.core.outcomes import Busy, Outcome, Thread, Usage
+from app.core.program import Action
+from leadhand.models.verdicts import ReasonCode
 from tests.model_server import (
     Drip,
     Drop,
@@ -25,7 +25,7 @@ from tests.model_server import (
 )
 from tests.waiting import wait_until
 from workers.attempt.actions import BodyTask, run_body
-from workers.prompts.build import VERDICT_QUESTION
+from workers.prompts import VERDICT_QUESTION
 from workers.registry.agent_entry import Agent, ChatModel, Prices
 from workers.registry.agents import AgentBook
 

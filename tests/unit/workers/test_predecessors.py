@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from tests.waiting import wait_until
-from workers.host.dead_workers import is_gone
+from workers.host.pool import is_gone
 
 
 @pytest.fixture

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import re
 
-from app.domain.messages import Message
-from workers.prompts.build import (
+from app.core.messages import Message
+from workers.prompts import (
     FEEDBACK_LIMIT,
     PAST_LIMIT,
     QUOTE_LIMIT,
     WORK_LIMIT,
+    CheckInputs,
+    DoerInputs,
     checker_prompt,
     continued_prompt,
     doer_prompt,
     new_nonce,
     prompt_with_messages,
 )
-from workers.prompts.inputs import CheckInputs, DoerInputs
 
 
 def test_a_task_alone_is_the_whole_prompt() -> None:

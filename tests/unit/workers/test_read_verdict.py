@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from workers.checkers.read_verdict import read_verdict
+from workers.checkers.answers import read_verdict
 
 A, R, T = "accept", "retry", "terminate"
 GOOD, BAD = '{"verdict": "accept"}', '{"verdict": "retry"}'

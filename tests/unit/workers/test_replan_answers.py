@@ -7,7 +7,7 @@ import json
 import pytest
 
 from workers.agents.draft import DraftInputs, parse_replan
-from workers.prompts.plan import replan_prompt
+from workers.prompts import replan_prompt
 
 INPUTS = DraftInputs(
     request="Build it.", checkers=("tests",), current=[{"id": "a"}, {"id": "b"}], failed="{}"

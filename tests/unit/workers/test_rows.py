@@ -12,8 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from app.domain.outcomes import Outcome
-from app.domain.program import Action
+from app.core.outcomes import Outcome
+from app.core.program import Action
 from tests.waiting import wait_until
 from workers.attempt.actions import BodyTask, run_body
 from workers.checkers.check import quick_check

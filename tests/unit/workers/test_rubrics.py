@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.outcomes import Gate, Verdict
-from app.domain.program import Action
+from app.core.outcomes import Gate, Verdict
+from app.core.program import Action
 from app.security.command_permission import free_commands
 from leadhand.models.documents import Checker, LoopDocument
 from tests.unit.workers.bodies.running import body, checking, scripted  # noqa: F401 - body is a fixture
 from workers.checkers.combine import combine
 from workers.checkers.rubric import Sentence, parse_rubric, sentence
 from workers.registry.agent_entry import Agent
-from workers.task.inputs import Check
+from workers.task import Check
 
 FILE = """# Slugs for titles
 

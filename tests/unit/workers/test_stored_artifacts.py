@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from app.domain.artifacts import INLINE_BYTES
-from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome
-from app.domain.program import Action
+from app.core.addresses import SessionRef
+from app.core.artifacts import INLINE_BYTES
+from app.core.outcomes import Outcome
+from app.core.program import Action
 from leadhand.errors import ArtifactsFull, StoreAway
-from workers.attempt.artifacts import store_artifacts
+from workers.attempt.outcomes import store_artifacts
 from workers.registry.agents import AgentBook
-from workers.task.task import BodyTask
+from workers.task import BodyTask
 
 REF = SessionRef("ab12cd34", "ab12cd34")
 SECRET = "hush-hush-hush"

@@ -11,13 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.compiler.requirements import requirements_of
-from app.fleet.tools import ToolsThere
-from leadhand.functions.arguments import ArgumentsRefused, typed_arguments
-from leadhand.graphs.documents import GraphDocument
-from leadhand.graphs.input_schema import input_faults
+from app.fleet.offers import ToolsThere
+from leadhand.functions.modules import ArgumentsRefused, typed_arguments
+from leadhand.graphs.documents import GraphDocument, input_faults
 from leadhand.models.forms import NumberField, check_value
 from leadhand.models.json_schema import KEYWORDS, Judge, TooLarge, typed_value
-from leadhand.models.tool_values import convert, misfit, misfits
+from leadhand.models.tool_schemas import convert, misfit, misfits
 from leadhand.models.views.fleet import ToolHere, ToolParameter, WorkerView
 from workers.registry.tool_schema import _LISTS, _OBJECTS, Function, input_schema
 

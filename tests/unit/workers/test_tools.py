@@ -13,19 +13,19 @@ from typing import Any
 
 import pytest
 
-from app.domain.outcomes import Outcome
-from app.domain.program import Action
+from app.core.outcomes import Outcome
+from app.core.program import Action
 from app.errors import InvalidDocument
 from app.fleet.admission import admit
 from app.fleet.inventory import inventory_of, text_of
+from app.fleet.offers import tools_of
 from app.fleet.placement import other_home
-from app.fleet.tools import tools_of
-from app.queries.value_origins import fails_again
+from app.sessions.results import fails_again
 from app.settings import Settings
-from leadhand.cli.commands.tools import tool_lines
+from leadhand.cli.tools import tool_lines
 from leadhand.flows.documents import FlowDocument
 from leadhand.functions.modules import TAKEN
-from leadhand.models.reasons import ReasonCode
+from leadhand.models.verdicts import ReasonCode
 from leadhand.models.views.fleet import ToolHere, ToolView, WorkerView
 from tests.flows import flow
 from workers.attempt.actions import BodyTask, run_body

@@ -12,8 +12,8 @@ import psutil
 import pytest
 from pydantic import JsonValue
 
-from app.domain.outcomes import Outcome
-from app.domain.program import Action
+from app.core.outcomes import Outcome
+from app.core.program import Action
 from tests.waiting import wait_until
 from workers.attempt.actions import BodyTask, run_body
 from workers.processes.warm_pool import Warm

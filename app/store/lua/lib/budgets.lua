@@ -1,6 +1,6 @@
 -- Budgets of a session: steps, iterations, cost, tokens, time and stops of stages. A session that reaches a limit ends,
 -- unless the same transition ends it anyway.
---- @requires addresses, indexes/changes, records
+--- @requires addresses, changes, records
 local budgets = {}
 
 local NEARLY = 0.8   -- the part of a limit from which a person should look at the session

@@ -1,6 +1,6 @@
 -- Cancelling what is below a turn that ends early.
 --- @requires addresses, events, hints, ledger, locks/calls, locks/locks, records, steps/last
---- @requires tree/children
+--- @requires children
 local cancellation = {}
 
 -- Cancels a step, and aborts the child that it waits for.

@@ -2,7 +2,7 @@
 -- look at a child session or a plan). The sweep finds them; a transition that comes before the sweep applies them
 -- first, so that nothing is accepted late.
 --- @requires addresses, attempts, budgets, dispatch, events, outcomes, programs, records, sessions, transaction
---- @requires transcript, turns, usage/usage
+--- @requires transcript, turns, usage
 local deadlines = {}
 
 local LOST_MAX = 5   -- an attempt that is lost more often fails

@@ -8,7 +8,7 @@ local facts = {}
 local NAMES = {'kind', 'label', 'name'}
 local FOLDER = 'listed_in'   -- the field with the folder
 local LONGEST = 480   -- bytes of a value; a filter has at most 120 characters
-local DEEPEST = 32    -- folders of a path that have lines, from the top; app/store/session_index.py knows it too
+local DEEPEST = 32    -- folders of a path that have lines, from the top; app/store/session_reads.py knows it too
 local HASH = 16       -- digits of a folder's hash
 
 local function digits(ms)

@@ -1,6 +1,6 @@
 -- Hints: messages that tell workers of ready steps. Each session has a window for each queue and for each limited key:
 -- so many of its steps are hinted, the others wait in line.
---- @requires addresses, events, indexes/changes, locks/limits, programs, records
+--- @requires addresses, events, changes, locks/limits, programs, records
 local hints = {}
 
 local HINT_MS = 3000     -- until a hint is sent again that no worker took, doubled each time up to hints.MAX_MS

@@ -1,6 +1,6 @@
 -- The inbox: messages to the session's turns. A turn gets those that are unread when its step is claimed, and
 -- acknowledges them when its outcome is recorded; an attempt that is lost leaves them to the next one.
---- @requires events, indexes/changes, programs, records, texts, turn_records
+--- @requires events, changes, programs, records, texts, turn_records
 local inbox = {}
 
 inbox.BYTES_MAX = 16384          -- of a text, and of the data of a message

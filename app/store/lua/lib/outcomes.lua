@@ -1,6 +1,6 @@
 -- Outcomes: the one way in which a step ends.
---- @requires addresses, budgets, cancellation, events, indexes/changes, programs, quotas, records, results/artifacts
---- @requires sessions, steps/retries, steps/shares, tree/children, turn_records, turns, usage/statistics, usage/usage
+--- @requires addresses, budgets, cancellation, events, changes, programs, quotas, records, artifacts
+--- @requires sessions, steps/retries, steps/shares, children, turn_records, turns, statistics, usage
 local outcomes = {}
 
 -- Closes the outermost turn around a block that is ending, if nothing runs below it.

@@ -1,7 +1,7 @@
 -- Resuming from a point: nodes that run again get a next run, in whose joins the nodes that count as done have
 -- arrived.
 --- @requires addresses, cancellation, events, joins, ledger, locks/locks, programs, records, steps/items
---- @requires steps/shares, steps/skips, tree/children, turn_records, turns
+--- @requires steps/shares, steps/skips, children, turn_records, turns
 local resume = {}
 
 -- Opens the root of a session that has failed.

@@ -1,6 +1,6 @@
 -- The status of the session: changing it, and the consequences of its end.
---- @requires addresses, budgets, events, facts, indexes/changes, labels, locks/calls, locks/locks, parts, quotas
---- @requires records, steps/last, steps/shares, tree/children, tree/detachment, usage/statistics, webhooks
+--- @requires addresses, budgets, events, facts, changes, labels, locks/calls, locks/locks, parts, quotas
+--- @requires records, steps/last, steps/shares, children, detachment, statistics, webhooks
 local sessions = {}
 
 -- Writes the fields of a new session, which is active from now on.

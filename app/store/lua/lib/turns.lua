@@ -1,7 +1,7 @@
 -- The walk through a program: nodes start, arrive at joins, iterate, end early, close; one may lead to many others.
 --- @requires addresses, budgets, cancellation, conditions, events, hints, joins, ledger, locks/locks, programs
---- @requires records, sessions, steps/items, steps/last, steps/shares, steps/skips, tree/children, turn_records
---- @requires usage/statistics
+--- @requires records, sessions, steps/items, steps/last, steps/shares, steps/skips, children, turn_records
+--- @requires statistics
 local turns = {}
 local STATUS = {accept = 'completed', exit = 'exited', abort = 'aborted'}   -- of a session, by the root's verdict
 

@@ -3,8 +3,8 @@
 --   merge? (the child merges), replan? (the child asked the team lead), operations? (its proposal),
 --   edit? (the same as its author wrote it), why?, by? (the author of the proposal)
 -- Returns: applied(version) | repeated | no_plan
---- @requires dispatch, plans/child_ends, plans/merges, plans/replans, plans/tasks, transaction, tree/children
---- @requires usage/usage
+--- @requires dispatch, plans/child_ends, plans/merges, plans/replans, plans/tasks, transaction, children
+--- @requires usage
 return function(tx)
   local args = tx.args
   local task = transaction.read_session(tx) and tasks.head(tx) and tasks.load(tx, args.task)

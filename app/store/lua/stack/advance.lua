@@ -1,7 +1,7 @@
 -- Moves a workflow session to another step: forwards or back.
 -- Arguments: stack, workflow? (by default the active one), step, index, owner?, nonce?
 -- Returns: advanced(stack) | empty (the stack) | not_on_stack
---- @requires stack/stacks
+--- @requires stacks
 local function advance(tx)
   local id, why = stacks.find(tx)
   if not id then return why end

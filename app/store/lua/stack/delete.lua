@@ -1,7 +1,7 @@
 -- Deletes the record of a workflow session; if it is on the stack it leaves it, and those above stay.
 -- Arguments: stack, workflow, keep_s, owner?, nonce?
 -- Returns: deleted(stack) | unknown
---- @requires stack/stacks
+--- @requires stacks
 local function delete(tx)
   local id = tx.args.workflow
   if redis.call('HGET', stacks.key(tx, id), 'stack') ~= tx.args.stack then return 'unknown' end

@@ -1,7 +1,7 @@
 -- Ends a workflow session, anywhere in the stack: those above stay.
 -- Arguments: stack, workflow? (by default the active one), status (completed, aborted), reason?, keep_s, owner?, nonce?
 -- Returns: finished(stack) | empty (the stack) | not_on_stack
---- @requires stack/stacks
+--- @requires stacks
 local function finish(tx)
   local id, why = stacks.find(tx)
   if not id then return why end

@@ -5,7 +5,7 @@
 --   owner?, nonce?
 -- Returns: loaded(stack) | occupied(stack) (another one is on top) | ended | elsewhere (it belongs to another stack) |
 --   unknown | other_store
---- @requires stack/stacks, transaction
+--- @requires stacks, transaction
 
 -- Writes an imported record.
 local function import(tx, id)

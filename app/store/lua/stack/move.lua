@@ -2,7 +2,7 @@
 -- Arguments: stack, to (the new name), folder?, place?, owner?, nonce?
 -- Returns: moved(stack: under its new name) | missing (there is none of the old name) | occupied (there is one of the
 --   new name)
---- @requires stack/stacks
+--- @requires stacks
 local KINDS = {'stack', 'stack-line', 'stack-all'}
 
 local function exists(key)

@@ -2,7 +2,7 @@
 -- Arguments: stack, workflow (a new id), job_name, workflow_name, goal, instance_id?, step, keep_s, folder? and place?
 --   (of the stack), store? (the id that the caller expects), owner?, nonce?
 -- Returns: started(stack) | taken (the id) | full (the stack) | other_store
---- @requires stack/stacks, transaction
+--- @requires stacks, transaction
 
 -- Writes the record of the new workflow session.
 local function write(tx, id)

@@ -4,7 +4,7 @@
 -- Document: of `complete`, the outputs (JSON).
 -- Returns: recorded(stack, count: the quality attempts) | many (the workflow session has too many steps) |
 --   long (it has too many bytes of outputs) | empty (the stack) | not_on_stack
---- @requires stack/stacks, stack/workflow_steps
+--- @requires stacks, workflow_steps
 
 local apply = {}
 

@@ -6,9 +6,9 @@ import json
 import re
 
 from api import create_app
-from app.domain.outcomes import Outcome
+from app.core.outcomes import Outcome
 from app.engine import Engine
-from app.operations.step_verbs.documents import Changes
+from app.sessions.documents import Changes
 from app.settings import Settings
 from leadhand.flows.documents import FlowRun
 from tests.flows import llm

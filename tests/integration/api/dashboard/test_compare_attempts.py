@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from app.domain.outcomes import Outcome, Usage
+from app.core.outcomes import Outcome, Usage
 from app.engine import Engine
-from leadhand.models.reasons import Reason, ReasonCode
+from leadhand.models.verdicts import Reason, ReasonCode
 from tests.integration.api.dashboard.test_compare import rows
 from tests.session_driving import claim, ref_of, settle
 from tests.silent_engine import SECRET, loop, silent_engine

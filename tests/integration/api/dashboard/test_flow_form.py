@@ -6,7 +6,7 @@ import json
 import re
 
 from api import create_app
-from app.domain.program import Step
+from app.core.program import Step
 from app.settings import Settings
 from tests.flows import llm, loop
 from tests.integration.api.dashboard.conftest import HTMX, sign_in

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from app.domain.outcomes import Outcome
+from app.core.outcomes import Outcome
 from app.security.api_tokens import Scope
 from tests.flows import flow
 from tests.integration.api.dashboard.conftest import HTMX, SAME, sign_in
 from tests.session_driving import claim, end, ref_of, run_iteration, settle
 from tests.silent_engine import loop
-from workers.attempt.park import park
+from workers.attempt.settle import park
 
 TABS = (
     "overview", "timeline", "transcript", "changes", "output", "steps", "drawing", "tree", "log",

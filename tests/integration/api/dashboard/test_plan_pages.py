@@ -10,9 +10,9 @@ from flask.testing import FlaskClient
 from pydantic import JsonValue
 
 from api import create_app
-from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome
-from app.domain.workspaces import branch_of
+from app.core.addresses import SessionRef
+from app.core.folders import branch_of
+from app.core.outcomes import Outcome
 from app.settings import Settings
 from tests.engine.plans.plan_world import PlanWorld
 from tests.engine.plans.test_plan_merges import start

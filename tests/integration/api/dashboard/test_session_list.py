@@ -7,7 +7,7 @@ import re
 import pytest
 
 from app.security.api_tokens import Scope
-from app.store.browser import VIEWS
+from app.store.tokens import VIEWS
 from tests.integration.api.dashboard.conftest import HTMX, SAME, sign_in
 from tests.session_driving import end
 from tests.silent_engine import loop

@@ -10,7 +10,7 @@ from api import create_app
 from app.security.api_tokens import Scope
 from app.security.browser_sessions import IDLE_S, LINK_S, BrowserSessions
 from app.settings import Settings
-from app.store.browser import BrowserStore
+from app.store.tokens import BrowserStore
 from tests.integration.api.dashboard.conftest import HTMX, SAME, sign_in
 from tests.silent_engine import OPERATOR, SECRET, loop
 

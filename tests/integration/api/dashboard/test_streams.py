@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from api import create_app
-from api.dashboard.access import Access
-from api.dashboard.hosts import Hosts
+from api.dashboard.access import Access, Hosts
 from api.dashboard.routes import make_browsers
 from app.settings import Settings
 from tests.integration.api.dashboard.conftest import SAME, sign_in

@@ -6,10 +6,10 @@ from typing import Any
 
 from flask.testing import FlaskClient
 
-from app.domain.ids import SessionRef
+from app.core.addresses import SessionRef
 from app.engine import Engine
 from app.security.api_tokens import EVERYTHING
-from leadhand.models.views.tokens import NewToken, Quotas
+from leadhand.models.views.fleet import NewToken, Quotas
 from workers.attempt.attempt import Attempts
 from workers.attempt.heartbeat import Heartbeats
 from workers.registry.agents import AgentBook

@@ -9,14 +9,14 @@ import pytest
 from pydantic import JsonValue
 
 from api import create_app
-from app.domain.program import Action, Program, Step
-from app.domain.records import NewSession, Reply
+from app.core.program import Action, Program, Step
+from app.core.records import NewSession, Reply
 from app.engine import Engine
-from app.operations.submit import About
 from app.security.api_tokens import DAY_MS, EVERYTHING
+from app.sessions.submit import About
 from app.settings import Settings
 from leadhand.errors import QuotaPassed
-from leadhand.models.views.tokens import NewToken, Quotas
+from leadhand.models.views.fleet import NewToken, Quotas
 from tests.integration.api.tokens.driving import (
     DO,
     LOOP,

@@ -10,10 +10,10 @@ import pytest
 from flask.testing import FlaskClient
 
 from api import create_app
-from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome
+from app.core.addresses import SessionRef
+from app.core.outcomes import Outcome
 from app.errors import CapabilityRefused
-from app.security import step_tokens
+from app.security import signatures
 from app.security.api_tokens import EVERYTHING, Scope, Tokens
 from app.settings import Settings
 from app.store.store import Store
@@ -242,8 +242,8 @@ def test_a_body_s_token_opens_nothing_once_its_session_is_forgotten(engine, clie
 
 
 def body_token(session: str, fence: int) -> str:
-    caller = step_tokens.Caller(session, DO, fence, step_tokens.BODY_SCOPES)
-    return step_tokens.mint(caller, secret=SECRET)
+    caller = signatures.Caller(session, DO, fence, signatures.BODY_SCOPES)
+    return signatures.mint(caller, secret=SECRET)
 
 
 def read(client: FlaskClient, session: str, token: str) -> int:

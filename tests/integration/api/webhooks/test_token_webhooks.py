@@ -10,12 +10,12 @@ from typing import Any, cast
 import pytest
 from pydantic import JsonValue
 
-from app.domain.ids import SessionRef
-from app.domain.program import Action, Program, Step
+from app.core.addresses import SessionRef
+from app.core.program import Action, Program, Step
 from app.engine import Engine
-from app.operations.submit import About
 from app.security.api_tokens import EVERYTHING, Owner
-from app.webhooks.deliveries import signature
+from app.sessions.submit import About
+from app.webhooks import signature
 from leadhand.cli import cli
 from leadhand.cli.entrypoint import run
 from leadhand.client.client import Client

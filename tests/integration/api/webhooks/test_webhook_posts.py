@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from app.webhooks.http import post
+from app.webhooks import post
 from tests.receiver import Receiver, receiver
 
 

@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 from pydantic import JsonValue
 
-from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome
-from app.domain.program import Action, Program, Step
+from app.core.addresses import SessionRef
+from app.core.outcomes import Outcome
+from app.core.program import Action, Program, Step
 from app.engine import Engine
 from app.errors import InvalidDocument
-from app.operations.submit import About
+from app.sessions.submit import About
 from app.sweep import sweep
-from app.webhooks.deliveries import HOLD_MS, TRIES, Webhooks, wait_ms
+from app.webhooks import HOLD_MS, TRIES, Webhooks, wait_ms
 from leadhand.errors import SessionUnknown
 from leadhand.models.documents import Webhook
 from tasks.webhook_delivery import ROOM, Deliverer

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-import app.artifacts.folder as folder_module
-from app.artifacts.folder import ArtifactFolder, Limits, Part
-from app.domain.artifacts import YOUNG_S
+import app.store.artifact_folder as folder_module
+from app.core.artifacts import YOUNG_S
+from app.store.artifact_folder import ArtifactFolder, Limits, Part
 from leadhand.errors import ArtifactChanged, ArtifactsFull
 
 LIMITS = Limits(each=1000, total=5000)
@@ -184,7 +184,7 @@ FAULTS = {
 def with_fault(old: str, new: str) -> ModuleType:
     text = Path(folder_module.__file__).read_text()
     assert text.count(old) == 1
-    module = ModuleType("app.artifacts.folder")
+    module = ModuleType("app.store.artifact_folder")
     exec(compile(text.replace(old, new), "folder.py", "exec"), module.__dict__)
     return module
 

@@ -7,12 +7,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from app.domain.program import Action, Loop, Node, Program, Step
-from app.queries.progress.program_shape import drawn_needs, shape_of
-from leadhand.drawing.layout import Box, Layout, layout_of
-from leadhand.drawing.plain_text import to_text
-from leadhand.drawing.shape import DEEP, WIDE, Block, Mark
-from leadhand.drawing.svg import to_svg
+from app.core.program import Action, Loop, Node, Program, Step
+from app.sessions.drawings import drawn_needs, shape_of
+from leadhand.drawing import DEEP, WIDE, Block, Box, Layout, Mark, layout_of, to_svg, to_text
 
 SEEDS = range(60)
 

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.compiler import compile_document
-from app.domain.graphs import ITEMS
-from app.domain.program import Program, Step, transitive_needs
+from app.core.program import ITEMS, Program, Step, transitive_needs
 from app.errors import InvalidDocument
 from leadhand.graphs.documents import GraphDocument
 from leadhand.graphs.references import step_reference

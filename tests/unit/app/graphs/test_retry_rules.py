@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from app.domain.graphs import apply_policy, errors_of
-from app.domain.outcomes import Busy, Outcome
-from app.domain.program import RetryPolicy
-from leadhand.models.reasons import Reason, ReasonCode
+from app.core.outcomes import Busy, Outcome
+from app.core.program import RetryPolicy, apply_policy, errors_of
+from leadhand.models.verdicts import Reason, ReasonCode
 
 LATE = Outcome(word="failed", reason=Reason(code=ReasonCode.TIMEOUT), retryable=True)
 STOPPED = Outcome(word="failed", exit_code=75, retryable=True)

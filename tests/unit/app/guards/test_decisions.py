@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.domain.guards.decisions import GuardState, begin_prompt, decide, decide_early, reset
+from app.core.guards import GuardState, begin_prompt, decide, decide_early, reset
 from leadhand.models.guards import MAX_GATES, GateResult, StopReport
-from leadhand.models.views.guards import StopDecision
+from leadhand.models.views.shared import StopDecision
 
 
 class Agent:

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import pytest
 
-from leadhand.cli.session_settings import SessionSettings
+from leadhand.cli.options import SessionSettings
 from tests.unit.leadhand.cli.test_quarantine_file import git
 
 

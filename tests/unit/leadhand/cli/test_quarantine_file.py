@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import pytest
 
-from leadhand.cli.session_settings import SessionSettings
+from leadhand.cli.options import SessionSettings
 from tests.scripted_api import Script
 from tests.unit.leadhand.cli.conftest import Leadhand
 

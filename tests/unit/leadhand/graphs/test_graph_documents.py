@@ -8,8 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from leadhand.flows.documents import FlowDocument
-from leadhand.flows.faults import faults_of
-from leadhand.flows.graph_faults import faults_of_graph
+from leadhand.flows.faults import faults_of, faults_of_graph
 from leadhand.graphs.documents import GraphDocument
 from leadhand.graphs.faults import GraphMalformed
 

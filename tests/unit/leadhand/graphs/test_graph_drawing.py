@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from pydantic import JsonValue
 
 from leadhand.cli import cli
-from leadhand.cli.render.graph_drawing import graph_drawing, layers_of
+from leadhand.cli.render.graph_text import graph_drawing, layers_of
 from leadhand.graphs.documents import GraphDocument
 
 STEPS: list[JsonValue] = [

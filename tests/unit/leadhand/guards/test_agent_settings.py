@@ -11,7 +11,7 @@ import pytest
 
 from leadhand.cli import cli
 from leadhand.cli.entrypoint import run
-from leadhand.cli.guards.agent_settings import with_guard, without_guard
+from leadhand.cli.guards.command import with_guard, without_guard
 
 OTHERS = {
     "model": "x",

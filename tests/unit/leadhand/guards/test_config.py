@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from leadhand.cli.approvals import approve
+from leadhand.cli.approvals import approve, is_trusted, lost_guard
 from leadhand.cli.guards.config import Loaded, load_config
-from leadhand.cli.guards.trust import is_trusted, lost_guard
 from leadhand.models.approvals import digest_of
 
 GUARD = "[guard.gates.build]\ncommand = 'make'\n"

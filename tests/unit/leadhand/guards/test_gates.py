@@ -15,7 +15,7 @@ import pytest
 
 from leadhand.cli.guards.config import ConfigUnfit, GuardConfig, load_config
 from leadhand.cli.guards.gates import Gates, HookEnded
-from leadhand.cli.guards.hook_event import EventUnfit, parse_event
+from leadhand.cli.guards.hooks import EventUnfit, parse_event
 from leadhand.models.guards import GateResult
 from leadhand.settings import ClientSettings
 from tests.waiting import wait_until

@@ -16,7 +16,7 @@ import pytest
 
 from leadhand.cli import cli
 from leadhand.cli.entrypoint import run
-from leadhand.local import file_locks, state_dir
+from leadhand.local import processes, user_state
 from leadhand.local.connect import join
 from leadhand.models.api_proof import NONCE_HEADER, PROOF_HEADER, proof_of
 
@@ -77,15 +77,15 @@ class Api(BaseHTTPRequestHandler):
 @contextmanager
 def running(home: Path, env: dict[str, str], *, supervised: bool = True) -> Iterator[str]:
     """The files of a folder whose services run, and an API that proves itself."""
-    state_dir.prepare(home)
-    lock = file_locks.open_lock(home / "supervisor.lock")
+    user_state.prepare(home)
+    lock = processes.open_lock(home / "supervisor.lock")
     with ThreadingHTTPServer(("127.0.0.1", 0), Api) as api:
         Thread(target=api.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{api.server_port}"
         fields = {"host": socket.gethostname(), "url": url, "token": "t", "proof_key": KEY}
-        state_dir.write_fields(home / "run.json", fields)
+        user_state.write_fields(home / "run.json", fields)
         if supervised:
-            assert file_locks.take(lock)
+            assert processes.take(lock)
         yield url
         api.shutdown()
     os.close(lock)
@@ -123,10 +123,10 @@ def test_services_that_run_are_joined_and_kept_up(folder: Path, env: dict[str, s
         connection = join(home, env=env)
         assert connection is not None
         assert (connection.url, connection.token) == (url, "t")
-        idle = file_locks.open_lock(home / "commands.lock")
-        assert not file_locks.take(idle)
+        idle = processes.open_lock(home / "commands.lock")
+        assert not processes.take(idle)
         connection.close()
-        assert file_locks.take(idle)
+        assert processes.take(idle)
         assert join(home, env=env) is None  # they shut down
         os.close(idle)
         (home / "run.json").unlink()

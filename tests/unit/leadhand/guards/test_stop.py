@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from leadhand.cli.guards.config import blocks_below_cap
-from leadhand.cli.guards.hook_event import HookEvent
+from leadhand.cli.guards.hooks import HookEvent
 from leadhand.cli.guards.stop import answer_stop, call_times
 from leadhand.models.guards import GuardLimits
-from leadhand.models.views.guards import StopView
+from leadhand.models.views.shared import StopView
 
 RUN = StopView(state="run", guard="0000000a", attempt=1, why="the first check").model_dump_json()
 

@@ -6,8 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadhand.cli.plans.differences import FIELDS, edits_between, operations_between, touched
-from leadhand.cli.plans.tasks_file import EditedTask, TasksInvalid
+from leadhand.cli.plan_editing import (
+    FIELDS,
+    EditedTask,
+    TasksInvalid,
+    edits_between,
+    operations_between,
+    touched,
+)
 from leadhand.contract.plans import shows
 from leadhand.models.plans import (
     AddTask,

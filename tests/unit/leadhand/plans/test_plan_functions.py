@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from leadhand.cli.cost_warning import agents_of, unknown_costs
+from leadhand.cli.running import agents_of, unknown_costs
 from leadhand.models.cycles import find_cycles
 from leadhand.models.plans import PlanDocument
-from leadhand.models.reasons import Reason
+from leadhand.models.verdicts import Reason
 from leadhand.models.views.fleet import AgentView
 from leadhand.models.views.plan import PlanView, TaskView
 from leadhand.models.views.result import ResultView

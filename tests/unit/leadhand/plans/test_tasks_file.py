@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadhand.cli.plans.tasks_file import (
+from leadhand.cli.plan_editing import (
     TasksInvalid,
     format_tasks,
     parse_tasks,
     planned_tasks,
     read_tasks,
 )
-from leadhand.models.toml_file import TomlUnreadable
+from leadhand.models.folder_settings import TomlUnreadable
 from leadhand.models.views.plan import PlanView, TaskView
 
 #: Texts as a plan may hold them; documents strip white space around them.

@@ -9,8 +9,8 @@ from typing import Any, cast
 
 from leadhand.client.client import Client
 from leadhand.models.local_work import BeatWork
-from leadhand.models.views.work import WorkGrant
-from leadhand.research.heartbeats import Heartbeats
+from leadhand.models.views.session import WorkGrant
+from leadhand.research.local_worker import Heartbeats
 
 
 class Api:

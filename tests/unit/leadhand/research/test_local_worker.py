@@ -12,7 +12,7 @@ import pytest
 from leadhand.client.client import AsyncClient, Client
 from leadhand.errors import ApiAway, RequestInvalid
 from leadhand.models.local_work import ClaimWork, SettleWork
-from leadhand.models.views.work import SettledView, WorkGrant, WorkView
+from leadhand.models.views.session import SettledView, WorkGrant, WorkView
 from leadhand.research import StateManager, Workflow, WorkflowState, WorkflowStep, local_worker
 from leadhand.research.executor import WorkflowExecutor, _Run
 from leadhand.research.local_worker import LocalWorker

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from leadhand.research.step_log import StepLog
+from leadhand.research.state_manager import StepLog
 
 TOKEN = "ghp_abcdefgh12345678"
 

@@ -18,8 +18,8 @@ from uuid import UUID
 import pytest
 from pydantic import BaseModel, Field, SecretStr, model_serializer
 
-from leadhand.models.views.work import WorkGrant
-from leadhand.research.circuit_breaker import CircuitBreaker
+from leadhand.models.views.session import WorkGrant
+from leadhand.research.retry import CircuitBreaker
 from leadhand.research.tool_calls import Called, ToolCalls
 
 
@@ -129,7 +129,7 @@ def test_tools_that_hang_hold_up_neither_state_nor_exit(tmp_path: Path) -> None:
     """More than the threads of any default pool, and a process that ends with them."""
     program = """
 import asyncio, sys, threading, time
-from leadhand.models.views.work import WorkGrant
+from leadhand.models.views.session import WorkGrant
 from leadhand.research import StateManager
 from leadhand.research.tool_calls import ToolCalls
 

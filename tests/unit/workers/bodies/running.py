@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from app.domain.outcomes import Outcome
-from app.domain.program import Action
+from app.core.outcomes import Outcome
+from app.core.program import Action
 from workers.attempt.actions import BodyTask, run_body
 from workers.registry.agent_entry import Agent
 from workers.registry.agents import AgentBook

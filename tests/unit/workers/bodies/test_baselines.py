@@ -11,13 +11,13 @@ import pytest
 
 from app.compiler.merges import merge_program
 from app.compiler.workflow import compile_loop, compile_workflow
-from app.domain.merges import Merge
-from app.domain.outcomes import Outcome
-from app.domain.program import Action
+from app.core.folders import Merge
+from app.core.outcomes import Outcome
+from app.core.program import Action
 from leadhand.models.documents import LoopDocument, WorkflowDocument
 from tests.unit.workers.bodies.running import checking
 from tests.waiting import wait_until
-from workers.folders.worktree import Worktree
+from workers.folders.snapshots import Worktree
 
 
 @pytest.fixture

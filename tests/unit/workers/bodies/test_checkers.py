@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from app.domain.program import Action
-from leadhand.models.reasons import ReasonCode
+from app.core.program import Action
+from leadhand.models.verdicts import ReasonCode
 from tests.unit.workers.bodies.running import checking, code_of, scripted
 from workers.registry.agent_entry import Agent
 from workers.registry.tools import ToolCatalogue

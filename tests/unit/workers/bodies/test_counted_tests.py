@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.outcomes import Outcome
-from app.domain.program import Action
-from app.operations.attempts import outcome_fields
-from leadhand.models.counts import Counts
+from app.core.outcomes import Outcome
+from app.core.program import Action
+from app.sessions.attempts import outcome_fields
+from leadhand.models.verdicts import Counts
 from tests.unit.workers.bodies.running import checking
 
 #: Without plugins it starts in a fifth of the time.
@@ -137,7 +137,7 @@ def test_report_that_the_command_names_is_read_instead(check, tmp_path: Path) ->
 
 
 def test_options_of_pytest_that_were_passed_are_kept(body, tmp_path: Path) -> None:
-    from app.domain.environment.session import SessionEnvironment
+    from app.core.environment import SessionEnvironment
 
     (tmp_path / "work/test_a.py").write_text(GREEN)
     given = checking({"command": PYTEST})

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.environment.session import SessionEnvironment
-from app.domain.messages import Message
-from app.domain.program import Action
+from app.core.environment import SessionEnvironment
+from app.core.messages import Message
+from app.core.program import Action
 from leadhand.functions.runner import as_json
-from leadhand.models.reasons import ReasonCode
-from leadhand.stack.scope import find_scope
+from leadhand.models.verdicts import ReasonCode
+from leadhand.stack import find_scope
 from tests.unit.workers.bodies.running import code_of, do, scripted
 from workers.registry.agent_entry import Agent
 
@@ -61,7 +61,7 @@ def test_body_names_the_stacks_of_its_folder_as_the_worker_does(
     if place is not None:
         monkeypatch.setenv("LEADHAND_PLACE", place)
     outside = find_scope(tmp_path)
-    ask = "from pathlib import Path; from leadhand.stack.scope import find_scope; import sys"
+    ask = "from pathlib import Path; from leadhand.stack import find_scope; import sys"
     command = [sys.executable, "-c", f"{ask}; print(find_scope(Path(sys.argv[1])).stack)"]
     said = body(Action.AGENT, do({"command": shlex.join([*command, str(tmp_path)])})).text
     assert said.strip() == outside.stack

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from app.domain.outcomes import Outcome
-from app.domain.program import Action
+from app.core.outcomes import Outcome
+from app.core.program import Action
 from tests.unit.workers.bodies.running import code_of
-from workers.processes.call_slots import MOST_BYTES, CallSlots
+from workers.inline_calls import InlineCalls
+from workers.processes.warm_pool import MOST_BYTES, CallSlots
 from workers.registry.inline import InlineFunctions
 from workers.registry.tools import ToolCatalogue
-from workers.task.inline_calls import InlineCalls
 
 CODE = """
 import os, sys

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.outcomes import Outcome
-from app.domain.program import Action
+from app.core.outcomes import Outcome
+from app.core.program import Action
 from leadhand.functions.runner import RESULT_BYTES
 from workers.processes.warm_pool import Warm
 from workers.registry.tools import ToolCatalogue

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.outcomes import Outcome
-from app.domain.program import Action
+from app.core.outcomes import Outcome
+from app.core.program import Action
 from tests.unit.workers.bodies.running import checking
 from tests.unit.workers.bodies.test_counted_tests import PYTEST
 

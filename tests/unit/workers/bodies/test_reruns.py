@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.outcomes import CheckRun, Outcome
-from app.domain.program import Action
+from app.core.outcomes import CheckRun, Outcome
+from app.core.program import Action
 from leadhand.models.documents import Checker, LoopDocument
 from tests.unit.workers.bodies.running import checking
 from tests.unit.workers.bodies.test_counted_tests import PYTEST
 from workers.checkers.combine import combine
-from workers.task.inputs import Check
+from workers.task import Check
 
 #: Ends with the next digit of `plan`, and leaves a line for each run.
 PLANNED = 'echo x >> ../runs; exit $(cut -c"$(wc -l < ../runs)" plan)'

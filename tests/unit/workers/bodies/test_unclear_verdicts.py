@@ -7,11 +7,11 @@ import threading
 
 import pytest
 
-from app.domain.outcomes import Usage
-from app.domain.program import Action
-from leadhand.models.reasons import ReasonCode
+from app.core.outcomes import Usage
+from app.core.program import Action
+from leadhand.models.verdicts import ReasonCode
 from tests.unit.workers.bodies.running import checking, code_of, scripted
-from workers.prompts.build import VERDICT_QUESTION
+from workers.prompts import VERDICT_QUESTION
 from workers.registry.agent_entry import Agent, UsagePaths
 
 ASKED = checking({"prompt": "Is it good?", "agent": "x"})

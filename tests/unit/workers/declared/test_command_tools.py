@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from leadhand.models.reasons import ReasonCode
+from leadhand.models.verdicts import ReasonCode
 from tests.unit.workers.declared.tool_world import ToolWorld, why
 
 TOOLS = r"""

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.outcomes import Outcome
-from leadhand.models.reasons import ReasonCode
+from app.core.outcomes import Outcome
+from leadhand.models.verdicts import ReasonCode
 from tests.unit.workers.declared.tool_world import ToolWorld, Web, web, why
 from tests.waiting import wait_until
 

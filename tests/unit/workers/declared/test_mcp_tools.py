@@ -12,11 +12,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from leadhand.models.reasons import ReasonCode
+from leadhand.models.verdicts import ReasonCode
 from tests.unit.workers.declared.tool_servers import Servers
 from tests.unit.workers.declared.tool_world import ToolWorld, why
 from tests.waiting import wait_until
-from workers.registry.declared.entry import McpServer
+from workers.registry.tool_entry import McpServer
 
 SHOP = Path(__file__).with_name("mcp_shop.py")
 STDIO = f"""

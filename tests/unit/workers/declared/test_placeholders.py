@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import JsonValue
 
-from workers.registry.declared.placeholders import OptionRefused, argv_of
+from workers.registry.tool_entry import OptionRefused, argv_of
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.graphs import apply_policy
-from app.domain.outcomes import Outcome
-from app.domain.program import RetryPolicy
-from leadhand.models.reasons import Reason, ReasonCode
+from app.core.outcomes import Outcome
+from app.core.program import RetryPolicy, apply_policy
+from leadhand.models.verdicts import Reason, ReasonCode
 from tests.unit.workers.declared.tool_servers import Servers
 from tests.unit.workers.declared.tool_world import ToolWorld, web
-from workers.registry.declared.book import ToolFiles
+from workers.registry.tool_book import ToolFiles
 from workers.registry.tools import ToolCatalogue
 
 SHOP = Path(__file__).with_name("mcp_shop.py")

@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 from tests.unit.workers.declared.tool_world import ToolWorld, why
-from workers.registry.declared.entry import McpServer
+from workers.registry.tool_entry import McpServer
 from workers.tool_servers import client
 from workers.tool_servers.egress import HeaderRefused, guarded_client
 from workers.tool_servers.manager import _Client

@@ -8,15 +8,15 @@ import pytest
 from pydantic import JsonValue
 
 from app.compiler.requirements import ToolNeed
-from app.fleet.tools import ToolsThere
-from app.queries.value_origins import fails_again
-from leadhand.models.tool_names import check_tool_name
+from app.fleet.offers import ToolsThere
+from app.sessions.results import fails_again
+from leadhand.models.tool_schemas import check_tool_name
 from leadhand.models.views.fleet import ToolHere, WorkerView
 from tests.unit.workers.declared.tool_world import ToolWorld, why
-from workers.registry.declared.book import ToolFiles
-from workers.registry.declared.entry import DeclaredTool
+from workers.registry.tool_book import ToolFiles
+from workers.registry.tool_entry import DeclaredTool
 from workers.registry.tools import ToolCatalogue
-from workers.tools.builtin import items
+from workers.tools.tool import items
 
 
 @pytest.fixture

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 
-from app.domain.outcomes import Outcome
+from app.core.outcomes import Outcome
 from leadhand.models.views.fleet import ToolHere
 from tests.unit.workers.declared.tool_world import ToolWorld
 from tests.waiting import wait_until
-from workers.registry.declared.book import ToolFiles
-from workers.registry.declared.served import ServedTools
+from workers.registry.tool_book import ToolFiles
+from workers.registry.tool_servers import ServedTools
 from workers.registry.tools import ToolCatalogue
 from workers.tool_servers import manager
 from workers.tool_servers.manager import ToolServers

@@ -9,13 +9,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from app.domain.outcomes import Outcome
-from app.domain.program import Action
+from app.core.outcomes import Outcome
+from app.core.program import Action
 from workers.attempt.actions import run_body
 from workers.registry.agents import AgentBook
-from workers.registry.declared.book import ToolFiles
+from workers.registry.tool_book import ToolFiles
 from workers.registry.tools import ToolCatalogue
-from workers.task.task import BodyTask
+from workers.task import BodyTask
 
 
 class ToolWorld:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from app.domain.workspaces import RecordedState
+from app.core.folders import RecordedState
 from tests.unit.workers.folders.repositories import git, make_repository
-from workers.folders.worktree import Worktree
-from workers.workspaces.applying import land_work, merge_branch
-from workers.workspaces.copy_back import Changes, apply_copy
-from workers.workspaces.git import Git
-from workers.workspaces.layout import Record
-from workers.workspaces.own_folders import Home, close_folder, discard_folder, open_folder
-from workers.workspaces.recorded_tree import Work
+from workers.folders.snapshots import Worktree
+from workers.git.applying import land_work, merge_branch
+from workers.git.copies import Changes, apply_copy
+from workers.git.git import Git
+from workers.git.layout import Record
+from workers.git.own_folders import Home, close_folder, discard_folder, open_folder
+from workers.git.recorded_tree import Work
 
 SESSION = "5e551045"
 BRANCH = f"leadhand/{SESSION}"

@@ -11,9 +11,9 @@ import pytest
 
 from tests.unit.workers.folders.repositories import git
 from tests.unit.workers.folders.session_homes import OneHome
-from workers.workspaces import git as runner
-from workers.workspaces.fast_forward import fast_forward
-from workers.workspaces.git import Cancelled, Git
+from workers.git import git as runner
+from workers.git.applying import fast_forward
+from workers.git.git import Cancelled, Git
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 

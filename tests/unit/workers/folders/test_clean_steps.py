@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from app.domain.outcomes import Outcome
-from app.domain.program import Action
+from app.core.outcomes import Outcome
+from app.core.program import Action
 from workers.attempt.workspace_step import carry_out
+from workers.git.layout import Shelf
 from workers.registry.agents import AgentBook
-from workers.task.task import BodyTask
-from workers.workspaces.layout import Shelf
+from workers.task import BodyTask
 
 PLAN, SESSION = "5e551045", "0123abcd"
 

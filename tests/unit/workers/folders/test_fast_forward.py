@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.unit.workers.folders.repositories import git, make_repository, user_state
-from workers.workspaces.fast_forward import Forwarded, fast_forward
-from workers.workspaces.git import Git, WorkspaceRefused
+from workers.git.applying import Forwarded, fast_forward
+from workers.git.git import Git, WorkspaceRefused
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from app.operations.folders.known import KnownFolder, StoreFolders
-from leadhand.models.views.audit import FolderFindings
+from app.folders import KnownFolder, StoreFolders
+from leadhand.models.views.fleet import FolderFindings
 from leadhand.models.views.plan import WorktreeView
 from tests.unit.workers.folders.repositories import git, user_state
 from tests.unit.workers.folders.session_homes import BRANCH, SESSION, OneHome
-from workers.workspaces import worktrees
-from workers.workspaces.audit import Access, FolderAudit
-from workers.workspaces.layout import read_record, record_file, write_record
+from workers.git import worktrees
+from workers.git.audit import Access, FolderAudit
+from workers.git.layout import read_record, record_file, write_record
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 STORE = "the store"

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.workspaces import branch_of
+from app.core.folders import branch_of
 from tests.unit.workers.folders.repositories import git, make_repository, user_state
 from tests.unit.workers.folders.session_homes import BRANCH, OneHome
-from workers.workspaces import worktrees
-from workers.workspaces.cleaning import clean
-from workers.workspaces.git import Git, WorkspaceRefused
-from workers.workspaces.layout import Record, Shelf
-from workers.workspaces.worktrees import Place
+from workers.git import worktrees
+from workers.git.cleaning import clean
+from workers.git.git import Git, WorkspaceRefused
+from workers.git.layout import Record, Shelf
+from workers.git.worktrees import Place
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 PLAN = "5e551045"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from workers.folders.judging_files import judging_files
+from workers.folders.work_diff import judging_files
 
 #: By the program that a checker runs: what configures it, its tests, and work.
 FILES = {

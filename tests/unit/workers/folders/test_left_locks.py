@@ -15,10 +15,10 @@ import pytest
 from tests.unit.workers.folders.repositories import ENV, git, user_state
 from tests.unit.workers.folders.session_homes import BRANCH, OneHome
 from tests.waiting import wait_until
-from workers.workspaces import git as runner
-from workers.workspaces import worktrees
-from workers.workspaces.fast_forward import fast_forward
-from workers.workspaces.git import Cancelled, Git, WorkspaceRefused
+from workers.git import git as runner
+from workers.git import worktrees
+from workers.git.applying import fast_forward
+from workers.git.git import Cancelled, Git, WorkspaceRefused
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from pydantic import JsonValue
 
-from app.domain.outcomes import Outcome
-from app.domain.program import Action
+from app.core.outcomes import Outcome
+from app.core.program import Action
 from tests.unit.workers.folders.test_merging import Case
 from workers.attempt import merge_step
 from workers.registry.agents import AgentBook
-from workers.task.task import BodyTask
+from workers.task import BodyTask
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 

@@ -9,13 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.merges import MERGE_FOLDER, Merge, plan_branch
-from app.domain.workspaces import branch_of
+from app.core.folders import MERGE_FOLDER, Merge, branch_of, plan_branch
 from tests.unit.workers.folders.repositories import git, make_repository, user_state
-from workers.workspaces import merging
-from workers.workspaces.git import Git, WorkspaceRefused
-from workers.workspaces.layout import Shelf
-from workers.workspaces.merging import Landed, Rebased
+from workers.git import merging
+from workers.git.git import Git, WorkspaceRefused
+from workers.git.layout import Shelf
+from workers.git.merging import Landed, Rebased
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 PLAN = "5e551045"

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.outcomes import Outcome
-from app.operations.attempts import FolderState
-from workers.folders import worktree
+from app.core.outcomes import Outcome
+from app.sessions.attempts import FolderState
+from workers.folders import snapshots
+from workers.folders.snapshots import Worktree
 from workers.folders.work_diff import Look
-from workers.folders.worktree import Worktree
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
@@ -83,7 +83,7 @@ def test_a_folder_that_is_too_large(folder: Path) -> None:
 def test_a_folder_that_takes_too_long_to_read(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worktree, "FILES", 0)
+    monkeypatch.setattr(snapshots, "FILES", 0)
     seen = look(folder, most=0)
     assert why_after(seen) == "slow"
     monkeypatch.undo()
@@ -103,7 +103,7 @@ def test_a_folder_that_could_not_be_read_before(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(worktree, "FILES", 0)
+        patched.setattr(snapshots, "FILES", 0)
         seen = look(folder, most=0)
     (folder.parent / "shelf" / "slow").unlink()
     assert why_after(seen) == "slow"

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.workspaces import RecordedState
+from app.core.folders import RecordedState
 from tests.unit.workers.folders.repositories import ENV, git
 from tests.unit.workers.folders.session_homes import OneHome
-from workers.workspaces.git import WorkspaceRefused
-from workers.workspaces.worktree_checks import agent_warnings, check_repository
+from workers.git.git import WorkspaceRefused
+from workers.git.repository import agent_warnings, check_repository
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from workers.processes.output import HEAD_BYTES, TAIL_BYTES, Capture
-from workers.processes.own_folders import FolderForeign, claim_folder
 from workers.processes.process import Command, ProcessResult, run
+from workers.processes.user_folders import FolderForeign, claim_folder
 
 STRANGER = 65534
 

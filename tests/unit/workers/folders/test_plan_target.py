@@ -10,13 +10,13 @@ import pytest
 from pydantic import JsonValue, ValidationError
 
 from app.compiler.plan import compile_plan
-from app.domain.outcomes import Outcome
-from app.domain.program import Action, Step
+from app.core.outcomes import Outcome
+from app.core.program import Action, Step
 from leadhand.models.plans import PlanDocument
 from tests.unit.workers.folders.repositories import git, make_repository, user_state
 from workers.attempt.workspace_step import carry_out
 from workers.registry.agents import AgentBook
-from workers.task.task import BodyTask
+from workers.task import BodyTask
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 

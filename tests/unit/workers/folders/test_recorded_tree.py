@@ -12,7 +12,7 @@ import pytest
 
 from tests.unit.workers.folders.repositories import ENV, git
 from tests.unit.workers.folders.session_homes import BRANCH, OneHome
-from workers.workspaces.git import WorkspaceRefused
+from workers.git.git import WorkspaceRefused
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
@@ -87,7 +87,7 @@ def test_commit_is_made_once_after_a_kill_at_each_call_of_git(
     do(one)
     work = one.work()
     check(one)
-    monkeypatch.setattr("workers.workspaces.git.STALE_S", 0.0)
+    monkeypatch.setattr("workers.git.git.STALE_S", 0.0)
     for _ in killed_at_each_call(tmp_path, monkeypatch):
         try:
             one.close("Do it", work)

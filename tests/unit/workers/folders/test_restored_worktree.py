@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 from pydantic import JsonValue
 
-from app.domain.program import Action
-from app.domain.workspaces import OwnFolder
+from app.core.folders import OwnFolder
+from app.core.program import Action
 from tests.unit.workers.folders.repositories import git, make_repository
 from tests.waiting import wait_until
 from workers.attempt.workspace_step import carry_out
-from workers.folders.worktree import SnapshotLost, Worktree
+from workers.folders.snapshots import SnapshotLost, Worktree
 from workers.registry.agents import AgentBook
-from workers.task.task import BodyTask
+from workers.task import BodyTask
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.unit.workers.folders.session_homes import OneHome
-from workers.workspaces.copy_back import Changes
-from workers.workspaces.git import WorkspaceRefused
+from workers.git.copies import Changes
+from workers.git.git import WorkspaceRefused
 
 
 @pytest.fixture

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.outcomes import Outcome
-from app.operations.attempts import FolderState
-from app.queries.presenters import diff_view
+from app.core.outcomes import Outcome
+from app.sessions.attempts import FolderState
+from app.sessions.presenters import diff_view
 from tests.unit.workers.folders.repositories import git, make_repository, user_state
 from tests.unit.workers.folders.session_homes import BRANCH, OneHome
+from workers.folders.snapshots import Worktree
 from workers.folders.work_diff import Look
-from workers.folders.worktree import Worktree
-from workers.workspaces.git import Git, WorkspaceRefused
+from workers.git.git import Git, WorkspaceRefused
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 

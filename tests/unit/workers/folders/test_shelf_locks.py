@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from tests.waiting import wait_until
-from workers.workspaces.git import Cancelled, Git
-from workers.workspaces.layout import Shelf
+from workers.git.git import Cancelled, Git
+from workers.git.layout import Shelf
 
 
 def is_free(shelf: Shelf) -> bool:

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from workers.workspaces import copies
-from workers.workspaces.cleaning import clean
-from workers.workspaces.copy_back import write_digests
-from workers.workspaces.git import Cancelled, Git, WorkspaceRefused
-from workers.workspaces.layout import Record, Shelf, read_record
-from workers.workspaces.worktrees import Place
+from workers.git import copies
+from workers.git.cleaning import clean
+from workers.git.copies import write_digests
+from workers.git.git import Cancelled, Git, WorkspaceRefused
+from workers.git.layout import Record, Shelf, read_record
+from workers.git.worktrees import Place
 
 PLAN, LIMIT = "5e551045", 10_000
 

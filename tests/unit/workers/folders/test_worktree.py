@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from workers.folders import worktree
-from workers.folders.worktree import Worktree
+from workers.folders import snapshots
+from workers.folders.snapshots import Worktree
 
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 ENV = {"PATH": os.environ["PATH"], "GIT_CONFIG_GLOBAL": "/dev/null", "HOME": "/nonexistent",
@@ -61,7 +61,7 @@ def stuck_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str) -> None
     )
     fake.chmod(0o755)
     monkeypatch.setenv("PATH", f"{fake.parent}:{os.environ['PATH']}")
-    monkeypatch.setattr(worktree, "SNAPSHOT_S", 3.0)
+    monkeypatch.setattr(snapshots, "SNAPSHOT_S", 3.0)
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def test_without_git_a_folder_has_a_digest_of_names_and_contents(folder: Path, s
 @pytest.mark.usefixtures("no_git")
 @pytest.mark.parametrize(("name", "value"), [("FILES", 0), ("READ_BYTES", 1), ("SNAPSHOT_S", -1)])
 def test_a_folder_that_is_too_large_has_no_digest(folder, shelf, monkeypatch, name, value) -> None:
-    monkeypatch.setattr(worktree, name, value)
+    monkeypatch.setattr(snapshots, name, value)
     assert Worktree(folder, shelf).snapshot() is None
 
 
@@ -308,7 +308,7 @@ def test_what_took_too_long_leaves_nothing_and_is_not_tried_again_soon(
     assert list(shelf.rglob("tmp_*")) == []
     assert Worktree(repo, shelf).snapshot() is None
     assert Worktree(repo, tmp_path / "of another session").snapshot() == first
-    long_ago = time.time() - worktree.REST_S
+    long_ago = time.time() - snapshots.REST_S
     os.utime(shelf / "slow", (long_ago, long_ago))
     assert Worktree(repo, shelf).snapshot() == first
 
@@ -348,7 +348,7 @@ def test_a_repository_without_a_commit_or_with_a_conflict_has_a_digest(
 
 @needs_git
 def test_a_long_difference_is_cut(repo: Path, shelf: Path, monkeypatch) -> None:
-    monkeypatch.setattr(worktree, "PATCH_BYTES", 1000)
+    monkeypatch.setattr(snapshots, "PATCH_BYTES", 1000)
     tree = Worktree(repo, shelf)
     first = tree.snapshot()
     (repo / "long.txt").write_text("line\n" * 100_000)
@@ -364,7 +364,7 @@ def test_a_cut_shows_no_half_line(repo: Path, shelf: Path, monkeypatch) -> None:
     (repo / "long.txt").write_text("line\nhush-hush-hush\n" * 10)
     after = tree.snapshot()
     whole = str(tree.patch(first, after))
-    monkeypatch.setattr(worktree, "PATCH_BYTES", whole.index("-hush-hush\n"))
+    monkeypatch.setattr(snapshots, "PATCH_BYTES", whole.index("-hush-hush\n"))
     assert str(tree.patch(first, after)).endswith("\n+line\n[... the rest is left out ...]\n")
 
 

@@ -12,8 +12,8 @@ from app.security.command_permission import free_commands
 from leadhand.models.documents import LoopDocument, WorktreeOptions
 from tests.unit.workers.folders.repositories import git
 from tests.unit.workers.folders.session_homes import OneHome
-from workers.workspaces.extras import copy_ignored, is_prepared, preparation, write_prepared
-from workers.workspaces.git import WorkspaceRefused
+from workers.git.git import WorkspaceRefused
+from workers.git.worktrees import copy_ignored, is_prepared, preparation, write_prepared
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 

@@ -7,8 +7,7 @@ from types import SimpleNamespace
 import pytest
 from celery.worker import state
 
-from workers.host.lent_slots import LentSlots
-from workers.host.pool_size import QUIET_S, PoolSize
+from workers.host.pool import QUIET_S, LentSlots, PoolSize
 
 LEAST, MOST = 4, 16
 

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from workers.processes.call_slots import MOST_BYTES, CallSlots
+from workers.processes.warm_pool import MOST_BYTES, CallSlots
 
 
 def test_call_is_seen_from_begin_to_end():

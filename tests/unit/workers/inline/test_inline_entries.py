@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.environment.definitions import Definitions
+from app.core.environment import Definitions
 from app.settings import Settings
 from tests.waiting import wait_until
-from workers.registry.declared.book import ToolFiles
 from workers.registry.inline import InlineFunctions
 from workers.registry.registries import Registries
+from workers.registry.tool_book import ToolFiles
 from workers.registry.tools import ToolCatalogue
 
 NAMED = '[functions."sums:add"]\ninline = true\n'

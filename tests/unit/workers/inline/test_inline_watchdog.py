@@ -12,17 +12,17 @@ from pathlib import Path
 import pytest
 from pydantic import JsonValue
 
-from app.domain.ids import SessionRef
-from app.domain.program import Action, Program, Step
+from app.core.addresses import SessionRef
+from app.core.program import Action, Program, Step
 from app.engine import Engine
-from app.operations.submit import About
+from app.sessions.submit import About
 from app.settings import Settings
 from tasks.bootstrap import make_engine
 from tests.waiting import wait_until
 from workers.attempt.heartbeat import WAIT_S, Heartbeats, Lease
 from workers.attempt.inline_watchdog import InlineWatchdog, describe_call
-from workers.processes.call_slots import CallSlot, CallSlots, RunningCall
-from workers.processes.stopping import has_ended
+from workers.processes.orphans import has_ended
+from workers.processes.warm_pool import CallSlot, CallSlots, RunningCall
 
 LEASE_S = 30.0
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from workers.processes.stopping import has_ended, stop_and_decide
+from workers.processes.orphans import has_ended, stop_and_decide
 
 #: Counts on its output, without end.
 COUNTS = "import itertools, sys\nfor n in itertools.count(): print(n, flush=True)"

@@ -1,5 +1,5 @@
 -- The audit's checks of one session's plan: its counters, its tasks and what should start.
---- @requires audit/findings, plans/progress, plans/tasks, tree/children
+--- @requires audit/findings, plans/progress, plans/tasks, children
 local session_plan = {}
 
 local ENDS = {completed = true, failed = true, exited = true, aborted = true}

@@ -1,5 +1,5 @@
 -- The audit's checks of one session: what keeps it from going on.
---- @requires addresses, audit/findings, records, sessions, steps/last, tree/children
+--- @requires addresses, audit/findings, records, sessions, steps/last, children
 --- @requires turns
 local session_progress = {}
 

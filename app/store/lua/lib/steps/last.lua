@@ -1,7 +1,7 @@
 -- Last steps: those of the outermost block that run although the session ends early or stops, as the joins `always` and
 -- `ended` say. They start once nothing else runs, in the order in which they need each other. The record of one has
 -- `last`: true if it was started so, before all that it waits for had ended; `kept` if it had been started before.
---- @requires addresses, hints, joins, programs, records, steps/skips, tree/children
+--- @requires addresses, hints, joins, programs, records, steps/skips, children
 local last = {}
 
 local ENDED = {succeeded = true, failed = true, skipped = true, cancelled = true}

@@ -1,5 +1,5 @@
 -- Retries: makes a step ready again, and decides how long a failed or busy one waits.
---- @requires addresses, events, hints, locks/locks, sessions, tree/children, turn_records
+--- @requires addresses, events, hints, locks/locks, sessions, children, turn_records
 local retries = {}
 
 -- Removes a step from the lists of its state, and releases its locks.

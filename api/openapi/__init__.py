@@ -1,3 +1,0 @@
-"""The OpenAPI document of the API, and the page that shows it."""
-
-from __future__ import annotations

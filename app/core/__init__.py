@@ -1,0 +1,1 @@
+"""The rules: programs, states, outcomes and routes, without a store (pure)."""

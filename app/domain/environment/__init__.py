@@ -1,1 +1,0 @@
-"""The environment of a session, and its error (pure)."""

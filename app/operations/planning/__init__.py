@@ -1,1 +1,0 @@
-"""Transitions of plans: edits, reports, facts and the tasks that may start."""

@@ -1,0 +1,1 @@
+"""Sessions: what is done to them, and what readers see of them."""

@@ -1,0 +1,502 @@
+"""What a new session is made of: the compiled document, definitions and environment."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, TypeVar
+
+from pydantic import BaseModel, JsonValue, ValidationError
+
+from app.compiler import compile_document
+from app.compiler.subflows import faults_of_subflows
+from app.core.addresses import SessionRef
+from app.core.environment import Definitions, SessionEnvironment
+from app.core.folders import OwnFolder, Workspace
+from app.core.program import Program
+from app.core.states import FINAL, SessionStatus
+from app.errors import InvalidDocument, SeveralInvalid, SpecForeign
+from app.fleet.admission import Where, admit, faults_here
+from app.fleet.flow_catalog import Catalog
+from app.fleet.flow_tools import called_flows, faults_of_called_flows, with_flows
+from app.fleet.folder_reports import DefinitionFiles
+from app.fleet.overview import Fleet
+from app.security import signatures
+from app.security.api_tokens import Owner
+from app.sessions.programs import Registry
+from app.sessions.rewind import ResumePlan
+from app.settings import Settings
+from app.store.creation import Recent
+from app.store.session_reads import CreatedSession
+from app.store.store import Store
+from leadhand.flows.documents import AnyDocument, FlowDocument
+from leadhand.flows.faults import all_faults, faults_of_graph
+from leadhand.graphs.documents import GraphDocument, GraphStep
+from leadhand.models.documents import Budget, WorkflowDocument
+from leadhand.models.folder_settings import SessionSettings
+from leadhand.models.session_environment import check_values
+from leadhand.models.views.fleet import WorkerView
+from leadhand.models.views.shared import FlowCheckView, FlowFaultView
+
+#: Statuses of sessions that cannot be resumed.
+_FINAL = (SessionStatus.COMPLETED, SessionStatus.EXITED, SessionStatus.ABORTED)
+_Part = TypeVar("_Part", bound=BaseModel)
+#: The number of programs that a process keeps, and the size (characters of JSON) of the largest
+#: document whose program is kept.
+KEPT, LARGEST = 128, 64_000
+
+
+class Found(NamedTuple):
+    """The definitions of a session, and the folder from which they were looked up."""
+
+    definitions: Definitions | None = None
+    folder: str = ""
+    #: Whether its bodies may bring commands; if not, only approved definitions apply.
+    free: bool = False
+
+    @property
+    def text(self) -> str:
+        """Return the definitions as stored (JSON text); '' for none."""
+        return "" if self.definitions is None else self.definitions.text
+
+    @property
+    def mark(self) -> str:
+        """Return the digest of the definitions; '' for none."""
+        return "" if self.definitions is None else self.definitions.mark
+
+
+class About(NamedTuple):
+    """Descriptive fields of a new session: name, folder, place, budget, webhook."""
+
+    kind: str
+    name: str
+    label: str = ""
+    #: The label, with its scope, if no other session at work may have it there, or ''.
+    unique_label: str = ""
+    cwd: str = ""
+    place: str = ""
+    #: The real path of `cwd` if it is known, so that two names of a folder share a lock.
+    folder: str = ""
+    listed_in: str = ""
+    priority: int = 5
+    #: The webhook (JSON), and the events that it gets.
+    webhook: str = ""
+    rings: str = ""
+    #: The budget in the document.
+    budget: Budget = Budget()
+    #: For a flow of the catalog: its Source (JSON).
+    source: str = ""
+    #: Not empty if its place was chosen automatically; it may change until a step is claimed.
+    chosen: str = ""
+    #: For a child that a body starts: what becomes of it at its parent's end.
+    on_parent_end: str = ""
+    #: The limits of cost and tokens that its document asks for (JSON), for such a child.
+    own_budget: str = ""
+    #: For a fork or rerun: the session that it was made from, and how (JSON).
+    made_from: str = ""
+
+    def within(self, own: OwnFolder | None, session: str) -> About:
+        """Return the fields with the session's own folder as working folder; unchanged for None."""
+        if own is None:
+            return self
+        cwd = own.cwd(session)
+        return self._replace(cwd=cwd, folder=cwd)
+
+
+class Asker(NamedTuple):
+    """The origin of a request: Idempotency-Key, parent step and owning token."""
+
+    body: str = ""
+    key: str | None = None
+    parent: Mapping[str, JsonValue] | None = None
+    root: str | None = None
+    owner: Owner | None = None
+    #: Whether its bodies may bring commands; a child has the right of its parent.
+    free: bool = False
+    #: For a child that a body starts: its policy, its parent's place, and the limits of its tree.
+    on_parent_end: str = ""
+    place: str = ""
+    limits: Mapping[str, int] | None = None
+    #: For a task of a plan: the folder of its own that its first step makes.
+    workspace: Workspace | None = None
+    #: The folder that the session has to itself.
+    own: OwnFolder | None = None
+    #: For a rerun, as of About.
+    made_from: str = ""
+    #: What its bodies get in addition; of a child, with its parent's.
+    environment: SessionEnvironment | None = None
+    #: The folder of the command that submits it: its definitions apply. By default its own.
+    folder: str = ""
+    #: The definitions, once they are found.
+    found: Found | None = None
+
+    @property
+    def stored_key(self) -> str | None:
+        """Return the Idempotency-Key as stored, prefixed with the owner's id, or None."""
+        return _own_key(self.owner, self.key)
+
+    @property
+    def is_taken_over(self) -> bool:
+        """Whether a later attempt of the same step may take over the child with this key."""
+        return self.on_parent_end == "let-go-on"
+
+
+class Submitted(NamedTuple):
+    """The session of a submitted document."""
+
+    session: str
+    #: False if an earlier call with the same key created it.
+    created: bool
+    #: What is known of it, if this call created it from a document.
+    made: CreatedSession | None = None
+
+
+class Draft(NamedTuple):
+    """A checked and compiled document, from which a session can be created."""
+
+    asker: Asker
+    program: Program
+    about: About
+    #: Bytes of the document.
+    size: int
+    #: The document as it is stored (JSON); empty if there is none.
+    request: str
+    #: The live workers with which it was checked; None for a program without a document.
+    workers: Sequence[WorkerView] | None = None
+    #: About the document, for people.
+    warnings: Sequence[str] = ()
+
+
+def _own_key(owner: Owner | None, key: str | None) -> str | None:
+    """The stored form of an Idempotency-Key: each token has its own namespace."""
+    if key is None:
+        return None
+    return f"{owner.token if owner is not None else ''}/{key}"
+
+
+class Environments:
+    """Checks, inherits and encrypts environments."""
+
+    def __init__(self, store: Store, settings: Settings, registry: Registry) -> None:
+        self._store = store
+        self._settings = settings
+        self._registry = registry
+
+    def effective(
+        self,
+        given: SessionEnvironment,
+        parent: Mapping[str, JsonValue] | None = None,
+        root: str | None = None,
+    ) -> SessionEnvironment:
+        """Return a new session's environment: its parent's, overridden by its own values.
+
+        Raises InvalidDocument if it cannot be stored, is too large together, or if the values of a
+        shell come from another machine than the worker's.
+        """
+        if given.shell and not self._settings.own_redis:
+            hint = "only the embedded services of this machine take it; pass variables as env"
+            raise InvalidDocument("shell_env", len(given.shell), hint)
+        if parent is not None:
+            given = given.below(self._of_parent(SessionRef(str(parent["session"]), str(root))))
+        if not given.is_empty and not self._settings.secret:
+            raise InvalidDocument("env", len(given.passed), "set LEADHAND_SECRET for the API first")
+        for field, values in (("env", given.passed), ("shell_env", given.shell)):
+            try:
+                check_values({**values})
+            except ValueError as error:
+                raise InvalidDocument(field, len(values), f"with the parent's, {error}") from None
+        return given
+
+    def encrypt(self, ref: SessionRef, environment: SessionEnvironment | None) -> str:
+        """Return a session's environment encrypted for the store; '' if it is empty."""
+        if environment is None or environment.is_empty:
+            return ""
+        return signatures.encrypt(environment, ref, secret=self._settings.secret)
+
+    def _of_parent(self, parent: SessionRef) -> SessionEnvironment:
+        fields = self._store.values(parent, "session", ["environment", "status"])
+        if fields.get("status") in _FINAL:  # nothing starts below it, and its environment is gone
+            return SessionEnvironment()
+        try:
+            return self._registry.environment(parent, fields.get("environment", ""))
+        except SpecForeign as error:
+            raise InvalidDocument("env", parent.id, f"{error.why} for its parent") from None
+
+
+class SubmitDefinitions:
+    """Finds the definitions of a new session."""
+
+    def __init__(self, store: Store, registry: Registry, files: DefinitionFiles) -> None:
+        self._store = store
+        self._registry = registry
+        self._files = files
+
+    def of(self, asker: Asker, cwd: str | None) -> Found:
+        """Returns the agent and tool definitions for a new session: its folder's or its parent's.
+
+        They are those of the folder of the command that submits it, by default of its own working
+        folder. Who may not bring commands does not choose them for another folder than its own.
+        Raises InvalidDocument if a file of another user would define something.
+        """
+        if asker.found is not None:
+            return asker.found
+        if asker.parent is not None:
+            return self.of_session(SessionRef(str(asker.parent["session"]), str(asker.root)))
+        folder = (asker.folder or cwd) if asker.free else (cwd or asker.folder)
+        return self.of_folder(folder or "", free=asker.free)
+
+    def with_folder_settings(self, document: AnyDocument, *, is_child: bool) -> AnyDocument:
+        """Returns the document with the settings of leadhand.toml in its folder.
+
+        Protected files and quarantined tests are added to those of the document; by-products are
+        set unless it has its own. Raises InvalidDocument for an invalid file.
+        """
+        found = self._files.session_settings_in(document.cwd, is_child=is_child)
+        if found.leave_out is None and not any(found):
+            return document
+        if isinstance(document, GraphDocument):
+            steps = tuple(_with_session(step, found) for step in document.steps)
+            document = document.model_copy(update={"steps": steps})
+        if isinstance(document, WorkflowDocument):
+            phases = tuple(_with_settings(phase, found) for phase in document.phases)
+            return document.model_copy(update={"phases": phases})
+        return _with_settings(document, found)
+
+    def again(
+        self,
+        ref: SessionRef,
+        fields: Mapping[str, str],
+        *,
+        free: bool,
+        above: SessionRef | None = None,
+    ) -> Found:
+        """Returns the definitions with which a session is resumed: those of its folder now.
+
+        Unless the one who resumes it is `free` to bring commands, a session that may have commands
+        gets approved ones, and otherwise keeps its own. One that follows the session `above` gets
+        those. Raises InvalidDocument if a file of another user would define something.
+        """
+        folder, is_free = fields.get("defined_in", ""), self._registry.is_free(ref, fields)
+        if above is None:
+            found = self.of_folder(folder, free=is_free)
+            if free or not is_free or self._files.are_approved(found.definitions):
+                return found
+            above = ref
+        mark = self._store.values(above, "session", ["definitions"]).get("definitions", "")
+        return Found(self._registry.definitions(above, mark), folder, is_free)
+
+    def of_folder(self, folder: str, *, free: bool) -> Found:
+        """Reads the agent and tool definitions that apply in a folder, as its files are now."""
+        if not self._files.are_read:
+            return Found(free=free)
+        return Found(self._files.of(folder, free=free), folder, free)
+
+    def of_session(self, ref: SessionRef) -> Found:
+        """Returns a session's stored definitions, for its child sessions; empty if it is final."""
+        names = ["definitions", "defined_in", "status", "free"]
+        fields = self._store.values(ref, "session", names)
+        free = self._registry.is_free(ref, fields)
+        if not self._files.are_read or fields.get("status") in FINAL:  # nothing starts below that
+            return Found(free=free)
+        mark, folder = fields.get("definitions", ""), fields.get("defined_in", "")
+        return Found(self._registry.definitions(ref, mark), folder, free)
+
+    def adopt_changes(
+        self,
+        ref: SessionRef,
+        plan: ResumePlan,
+        *,
+        free: bool = False,
+        above: SessionRef | None = None,
+    ) -> tuple[ResumePlan, JsonValue]:
+        """Reads a session's definitions again; returns the resume plan, and what to adopt or None.
+
+        None if they did not change, if the session has not stopped or failed, or if this server may
+        not sign them. Otherwise the plan holds for the session as it is now, since the signature
+        covers all of it.
+        """
+        fields = self._store.fields(ref)
+        if fields.get("status") not in (SessionStatus.STOPPED, SessionStatus.FAILED):
+            return plan, None
+        found = self.again(ref, fields, free=free, above=above)
+        program = plan.adopts and plan.adopts.program.hash
+        if found.mark == fields.get("definitions", ""):
+            return plan, None
+        signature = self._registry.sign_for_definitions(ref, fields, found.mark, program=program)
+        if not signature:
+            return plan, None  # the step that runs first says why it may not run
+        defines: JsonValue = {"mark": found.mark, "text": found.text, "signature": signature}
+        return plan._replace(as_of=plan.as_of or fields["updated"]), defines
+
+
+def _with_settings(document: _Part, found: SessionSettings) -> _Part:
+    """A document, or a phase of one, with these settings as far as it has such fields."""
+    update: dict[str, object] = {}
+    for name, values in found._asdict().items():
+        if values is None or name not in type(document).model_fields:
+            continue
+        own = getattr(document, name)
+        if name != "leave_out":
+            update[name] = tuple(dict.fromkeys((*own, *values)))
+        elif own is None:
+            update[name] = values
+    return document.model_copy(update=update)
+
+
+def _with_session(step: GraphStep, found: SessionSettings) -> GraphStep:
+    """A step of a graph whose child session gets the settings, which it does not read itself."""
+    session = step.session
+    if isinstance(session, WorkflowDocument):
+        phases = tuple(_with_settings(phase, found) for phase in session.phases)
+        session = session.model_copy(update={"phases": phases})
+    elif session is not None:
+        session = _with_settings(session, found)
+    return step.model_copy(update={"session": session})
+
+
+def workers_by_definitions(
+    fleet: Fleet, without: Sequence[WorkerView] | None = None
+) -> Callable[[Definitions | None], Sequence[WorkerView]]:
+    """Returns a function that reads the live workers for definitions, once for each set of them.
+
+    `without` are those for sessions without definitions, if the caller has just read them.
+    """
+    known = dict[str, Sequence[WorkerView]]() if without is None else {"": without}
+
+    def read(definitions: Definitions | None) -> Sequence[WorkerView]:
+        mark = "" if definitions is None else definitions.mark
+        if mark not in known:
+            known[mark] = fleet.inventories(definitions)
+        return known[mark]
+
+    return read
+
+
+class Checked(NamedTuple):
+    """Where a document can run, and its program."""
+
+    where: Where
+    program: Program
+
+
+class CompiledPrograms:
+    """The programs of documents that were submitted lately."""
+
+    def __init__(self) -> None:
+        self._recent = Recent[str, Program](KEPT)
+
+    def compile(self, document: AnyDocument, text: str, catalog: Catalog) -> Program:
+        """Compile a document to a program, or reuse a recent result. Raises InvalidDocument.
+
+        `text` is the JSON of the document.
+        """
+        # Flows that a graph calls are read from their files each time: they may change.
+        called = called_flows(document, catalog)
+        return with_flows(self._without_flows(document, text), document, called)
+
+    def check(
+        self,
+        document: AnyDocument,
+        text: str,
+        catalog: Catalog,
+        settings: Settings,
+        workers: Sequence[WorkerView],
+    ) -> Checked:
+        """Check a document against workers and flows, and compile it; `text` is its JSON.
+
+        Raises SeveralInvalid with the errors of all checks.
+        """
+        where, program, faults = None, None, list[InvalidDocument]()
+        try:
+            where = admit(document, settings, workers)
+        except InvalidDocument as error:
+            faults += error.all
+        called = called_flows(document, catalog)
+        faults += faults_of_called_flows(document, called)
+        try:
+            program = with_flows(self._without_flows(document, text), document, called)
+        except InvalidDocument as error:
+            faults += error.all
+        if where is None or program is None or faults:
+            # Two checks may report the same error.
+            raise SeveralInvalid([*{(one.field, one.hint): one for one in faults}.values()])
+        return Checked(where, program)
+
+    def _without_flows(self, document: AnyDocument, text: str) -> Program:
+        if len(text) > LARGEST:
+            return compile_document(document)
+        # What a document leaves out may compile otherwise than the default that it could have.
+        written = document.model_dump_json(exclude_unset=True)
+        key = hashlib.sha256(f"{document.kind} {written}".encode()).hexdigest()
+        program = self._recent.get(key)
+        if program is None:
+            program = self._recent[key] = compile_document(document)
+        return program
+
+
+class FlowChecks:
+    """Checks flows and graphs without running them."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        fleet: Fleet,
+        catalog_of: Callable[[str, bool], Catalog],
+        files: DefinitionFiles,
+    ) -> None:
+        self._files = files
+        self._settings = settings
+        self._fleet = fleet
+        self._catalog_of = catalog_of
+
+    def check(self, given: JsonValue, *, folder: str = "", free: bool = False) -> FlowCheckView:
+        """Check whether a flow or graph could run in a folder now, and list its errors.
+
+        Those of fields come alone, and so do those of the structure of a graph. Unless `free`,
+        only approved definitions of the folder count.
+        """
+        if isinstance(given, dict) and given.get("kind") == "graph":
+            return self._check_graph(given, folder, free=free)
+        found = all_faults(FlowDocument, given)
+        faults = [FlowFaultView(path=path, message=text) for path, text in found.faults]
+        if isinstance(found.flow, FlowDocument):
+            asked_for = {name: text or "" for name, text in found.flow.inputs.items()}
+            document = found.flow.model_copy(update={"inputs": asked_for})
+            here = self._faults_here(document, folder, is_valid=not faults, free=free)
+            faults += map(_fault_view, here)
+        return FlowCheckView(valid=not faults, faults=faults)
+
+    def _check_graph(self, given: JsonValue, folder: str, *, free: bool) -> FlowCheckView:
+        try:
+            graph = GraphDocument.model_validate(given)
+        except ValidationError as error:
+            found = faults_of_graph(error, given)
+            faults = [FlowFaultView(path=path, message=text) for path, text in found]
+            return FlowCheckView(valid=False, faults=faults)
+        folder = folder or graph.cwd or ""
+        workers = self._fleet.inventories(self._files.of(folder, free=free))
+        called = called_flows(graph, self._catalog_of(folder, free))
+        here = [*faults_here(graph, self._settings, workers)]
+        here += faults_of_called_flows(graph, called)
+        return FlowCheckView(valid=not here, faults=list(map(_fault_view, here)))
+
+    def _faults_here(
+        self, document: FlowDocument, folder: str, *, is_valid: bool, free: bool
+    ) -> list[InvalidDocument]:
+        """Errors in a flow's files and subflows, and in its use of agents and tools."""
+        folder = folder or document.cwd or ""
+        whole, faults = self._catalog_of(folder, free).gather(document)
+        not_found = {fault.field for fault in faults}
+        workers = self._fleet.inventories(self._files.of(folder, free=free))
+        faults += faults_here(whole, self._settings, workers)
+        faults += (one for one in faults_of_subflows(whole) if one.field not in not_found)
+        if not faults and is_valid:
+            try:
+                compile_document(whole)
+            except InvalidDocument as error:
+                faults.append(error)
+        return list({(fault.field, fault.hint): fault for fault in faults}.values())
+
+
+def _fault_view(fault: InvalidDocument) -> FlowFaultView:
+    return FlowFaultView(path=fault.field, message=f"it is {fault.value!r}; {fault.hint}")

@@ -1,3 +1,0 @@
-"""Webhook deliveries, and their HTTP client."""
-
-from __future__ import annotations

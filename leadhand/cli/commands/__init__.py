@@ -1,3 +1,0 @@
-"""One module per command."""
-
-from __future__ import annotations

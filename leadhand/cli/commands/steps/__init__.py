@@ -1,3 +1,0 @@
-"""Commands that make sessions from others: fork and rerun."""
-
-from __future__ import annotations

@@ -1,1 +1,0 @@
-"""Drawings: the shape of steps in layers, their layout, SVG and text (pure)."""

@@ -1,0 +1,159 @@
+"""Calls a user's Python function, `module:function`, in a process of its own or a warm one."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from pydantic import JsonValue
+
+from app.core.program import Action
+from leadhand.functions import runner
+from leadhand.models.git_settings import repository_top
+from workers.inline_calls import CallResult, call_result
+from workers.processes import environment
+from workers.processes.nested_repositories import is_by_product
+from workers.processes.output import Captured
+from workers.processes.process import ProcessResult, run
+from workers.processes.warm_pool import Call, CallReply, Calls, Search, Where
+from workers.task import BodyTask
+
+_RETURNED = "returned.json"
+#: The most bytes of the file with the result and the word before it.
+_RETURNED_BYTES = runner.RESULT_BYTES + 1024
+
+
+def call(
+    task: BodyTask,
+    name: str,
+    context: Mapping[str, JsonValue],
+    *,
+    timeout_s: float,
+    cancel: threading.Event,
+    variables: Iterable[str] = (),
+    quick: bool = False,
+    tools: Sequence[Path] = (),
+    search: Search | None = None,
+) -> CallResult:
+    """Call a user's Python function in another process; return its result, also if the call failed.
+
+    By default its module is searched in the working folder first, and last for a session that may
+    not bring commands. It runs under the submitter's Python if that is known. A quick function runs
+    in a warm process of its folder. If tool folders are given, the function is a tool: its module
+    is searched there, it gets the context alone, and runs under this Python.
+    """
+    shelf = os.pathsep.join(map(str, tools))
+    if quick and task.warm is not None:
+        ours = prepare_call(task, name, context, shelf)
+        return call_in_warm_process(task.warm, ours, timeout_s=timeout_s, cancel=cancel)
+    arguments = _arguments(task, context, shelf)
+    returned = task.spill / _RETURNED
+    with contextlib.suppress(FileNotFoundError):
+        returned.unlink()
+    runs: tuple[str, ...] = (sys.executable, "-P", "-m", "leadhand.functions.call")
+    if not shelf:
+        python = task.session_environment.python or sys.executable
+        runs = (python, runner.__file__, "call", search or _search(task))
+    line = (*runs, name, str(returned), *([shelf] if shelf else []))
+    command = task.command(
+        line, prompt=json.dumps(arguments), timeout_s=timeout_s, variables=variables
+    )
+    result = run(command, cancel)
+    try:
+        with returned.open(encoding="utf-8") as file:
+            word, value = json.loads(file.read(_RETURNED_BYTES))
+    except (OSError, ValueError):
+        return CallResult(result, unfinished=True)
+    return call_result(result, word, value)
+
+
+def prepare_call(
+    task: BodyTask, name: str, context: Mapping[str, JsonValue], shelf: str = ""
+) -> Call:
+    """Builds the call of a quick function for a warm process, without making it."""
+    # Warm processes serve many attempts.
+    bytecode = task.spill.parent.parent / "pycache"
+    if task.action is Action.CHECK:
+        forget_bytecode(task, bytecode)
+    env = environment.with_bytecode_in(task.command(name).env, bytecode)
+    ours = {key: value for key, value in env.items() if key.startswith(environment.OURS)}
+    shared = {key: value for key, value in env.items() if key not in ours}
+    python = "" if shelf else task.session_environment.python or ""
+    where = Where(task.folder, shared, shelf, python, _search(task))
+    return Call(name, _arguments(task, context, shelf), ours, where, task.until)
+
+
+def forget_bytecode(task: BodyTask, bytecode: Path) -> None:
+    """Delete the bytecode of what is in the working folder; that of installed packages is kept.
+
+    Compiling all that a test runner imports takes seconds. A doer may have written there: links
+    lead nowhere, and nothing but bytecode is deleted.
+    """
+    if task.cwd is None:
+        return
+    inside = task.own_top or task.cwd
+    top = repository_top(inside) or inside
+    for spelled in {top, top.resolve()}:
+        place = bytecode / spelled.relative_to("/")
+        within = (one for one in place.parents if one.is_relative_to(bytecode))
+        _delete_links((*reversed((*within,)), place))
+        for folder, below, files in os.walk(place):
+            _delete_links(Path(folder, name) for name in below)
+            below[:] = [name for name in below if not is_by_product(name)]
+            for name in files:
+                if name.endswith(".pyc"):
+                    Path(folder, name).unlink(missing_ok=True)
+
+
+def _delete_links(paths: Iterable[Path]) -> None:
+    for path in paths:
+        if path.is_symlink():
+            path.unlink(missing_ok=True)
+
+
+def _search(task: BodyTask) -> Search:
+    return "first" if task.is_free else "last"
+
+
+def with_place(task: BodyTask, context: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """Returns a call's context with the session, the step and the folder added."""
+    return {**context, "session": task.session, "step": task.address, "cwd": str(task.folder)}
+
+
+def _arguments(
+    task: BodyTask, context: Mapping[str, JsonValue], shelf: str
+) -> dict[str, JsonValue]:
+    """The context, for a callable with its place; a tool gets the arguments of its step alone."""
+    return dict(context) if shelf else with_place(task, context)
+
+
+def call_in_warm_process(
+    warm: Calls, ours: Call, *, timeout_s: float, cancel: threading.Event
+) -> CallResult:
+    """Send a prepared call to a warm process and wait for its result."""
+    began = time.time_ns() // 1_000_000
+    why: str | None = None
+    try:
+        answer = warm.call(ours, timeout_s=timeout_s, cancel=cancel)
+    except OSError as error:
+        answer, why = CallReply(end="gone"), str(error)
+    result = ProcessResult(
+        exit_code=0 if answer.end is None else None,
+        signal=None,
+        stdout=Captured(answer.printed, len(answer.printed)),
+        stderr=Captured(),
+        started_ms=began,
+        ended_ms=time.time_ns() // 1_000_000,
+        timed_out=answer.end == "timed_out",
+        cancelled=answer.end == "cancelled",
+        not_started=why,
+    )
+    if answer.end is not None:
+        return CallResult(result, unfinished=True)
+    return call_result(result, answer.word, answer.value)

@@ -1,0 +1,1 @@
+"""Git worktrees and copies: made, merged, applied, cleaned and audited."""
