@@ -1,4 +1,4 @@
-"""Stops, events and resets of Stop guards: each reads the state, decides, and writes it at once."""
+"""Stop guards: their stops, events and resets, each read, decided and written at once."""
 
 from __future__ import annotations
 

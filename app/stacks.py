@@ -1,4 +1,4 @@
-"""Starts, advances, ends, loads and deletes workflow sessions on a stack."""
+"""Stacks of workflow sessions: starts, advances, ends, loads, deletes and reads them."""
 
 from __future__ import annotations
 

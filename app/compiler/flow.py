@@ -1,4 +1,4 @@
-"""Compiles flows: agent steps in sequence, with conversations, loops, breaks, ifs and subflows."""
+"""Compiles flows: agents and tools in sequence, with loops, breaks, ifs and subflows."""
 
 from __future__ import annotations
 

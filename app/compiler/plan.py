@@ -1,4 +1,4 @@
-"""Compiles plans: a team lead drafts tasks, a person refines them, and child sessions run them."""
+"""Compiles plans, and the sessions that ask a team lead what to do about a failed task."""
 
 from __future__ import annotations
 

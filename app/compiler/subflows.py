@@ -1,6 +1,6 @@
 """What a flow contains: its subflows, its inputs filled into texts, and its step references (pure).
 
-They are copied when a session is created, so that later changes of the files do not affect it.
+Subflows are copied when a session is created, so that later changes of the files do not affect it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Decides whether an agent may stop, from the guard's counters and the results of its gates (pure).
+"""Decides whether an agent may stop, and words the guidance of Stop guards (pure).
 
 A failure counts at its gate until a stop passes all gates. A gate with `limit` failures has one
 more block, which tells the agent to give up; then the agent may stop.

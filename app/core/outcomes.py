@@ -1,4 +1,4 @@
-"""The outcome of an attempt at a step, as its worker reports it."""
+"""The outcome of an attempt at a step, as its worker reports it and the next prompt quotes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Typed arguments and replies of the store's Lua functions."""
+"""Typed arguments and replies of the store's Lua functions, and the engine's ports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""States of sessions, steps and turns, and the tables of legal transitions."""
+"""States of sessions, steps and turns, their legal transitions, and the verbs that control them."""
 
 from __future__ import annotations
 

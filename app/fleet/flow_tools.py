@@ -1,4 +1,4 @@
-"""Flows as tools: a step that calls one gets its document, as a child session runs it."""
+"""Flows as tools of other documents, and the catalog flow that a session was created from."""
 
 from __future__ import annotations
 

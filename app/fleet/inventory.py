@@ -1,7 +1,7 @@
 """The inventories that workers publish, and the programs that they can start.
 
 Agents and tools are checked at submit by the reports of the workers. A report is of the worker's
-own environment, so it is corrected here.
+own environment, so it is corrected for the session's.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The fleet overview: queues, workers and their load, sessions, overdue entries.
+"""The fleet overview: queues, workers and their load, sessions, overdue entries, statistics.
 
 All values are read from Redis on demand. Each read is bounded, so that the cost does not depend on
 the number of sessions.

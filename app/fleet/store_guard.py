@@ -1,11 +1,11 @@
-"""Detects that Redis has lost or exchanged its data, and stops the process from using it.
+"""Stops a process whose Redis has lost its data, has another store, or another fleet's secret.
 
 The store has an id, written once. A process remembers the last id and sweep count that it saw. If
 the server is empty, has another id or an older sweep count, the guard raises an alarm until an
 operator accepts the data. Accepting gives the store a new id, recorded as the successor of the old
 ones, which all processes then adopt by themselves.
 
-Redis stores a random salt and an HMAC of it with each accepted secret: one, or two during a
+Of the secret, Redis stores a random salt and an HMAC of it with each accepted secret: one, or two during a
 rotation. A process with another secret would fail every session that it touches.
 """
 

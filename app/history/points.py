@@ -1,4 +1,4 @@
-"""Parses the point after which a session is to resume (pure).
+"""Parses points after which a session is to resume, and names of items (pure).
 
 A point names the last node that counts as done: by address (`outer~1[2]/ask`), by address without
 runs or iterations (`outer[2]/ask`, `outer/ask`: the newest), by zero-based positions in the blocks

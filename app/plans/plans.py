@@ -1,4 +1,4 @@
-"""Plans as people and child sessions change them: edits, approval, proposals and reports."""
+"""Plans as people and child sessions change them, until the work is brought home."""
 
 from __future__ import annotations
 

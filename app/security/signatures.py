@@ -4,13 +4,13 @@ Write access to Redis or the broker allows to claim steps and to change states. 
 place of a session are signed at create with LEADHAND_SECRET, which is never stored in Redis. A
 worker verifies the signature before each body.
 
-A token reads `lhc1.<payload>.<signature>`: the payload is base64url JSON, the signature its
+A step token reads `lhc1.<payload>.<signature>`: the payload is base64url JSON, the signature its
 HMAC-SHA256. The token contains the attempt's fence, which the store compares, so it becomes invalid
 with the end of the attempt. A work token is for the local steps of a session, whatever its status.
 A session-long token has no address: it is valid while its session is
 active, suspended while that is stopped, and invalid after its end.
 
-The session's id is associated data: the environment of one session cannot be put in the place of
+An encrypted environment has the session's id as associated data: the environment of one session cannot be put in the place of
 another one's. See decision 65.
 """
 

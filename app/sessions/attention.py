@@ -1,4 +1,4 @@
-"""Lists the sessions that need a person, by their index."""
+"""Decides whether a session needs a person, and lists those that do, by their index."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Draws a session: its program, and the path that it took.
+"""Draws a session: its program, the path that it took, and what became of each node.
 
 Of each loop the last iteration that ran is drawn. If the loop did not run in the last iteration of
 the loop around it, that is one of an earlier iteration.

@@ -1,4 +1,4 @@
-"""Computes what runs in a fork: a copy of a session that continues from a point of it (pure)."""
+"""Computes what runs in a fork, and the recorded folder from which it can continue (pure)."""
 
 from __future__ import annotations
 

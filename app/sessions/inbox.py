@@ -1,4 +1,4 @@
-"""Sends messages to sessions, and takes them out for readers that are no step of the session."""
+"""Inboxes: sends messages to sessions, reads them, and takes them out for other readers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Resumes a stopped or failed session with the current version of its flow's file."""
+"""Resumes a session with the current version of its flow's file, if its program allows that."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Presenters: convert nodes and records to the views that the API returns."""
+"""Converts nodes and records to the views that the API returns."""
 
 from __future__ import annotations
 

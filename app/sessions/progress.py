@@ -1,4 +1,4 @@
-"""The progress of a session, as its view shows it (pure)."""
+"""The progress of a session, as its view shows it, and the notes on it (pure)."""
 
 from __future__ import annotations
 

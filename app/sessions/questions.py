@@ -1,4 +1,4 @@
-"""Lists the open questions to people: of all sessions in pages, or of one session's tree."""
+"""Lists the open questions to people, of all sessions or of one tree, and formats them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Builds the result of an ended session from its turns and ledger (pure)."""
+"""Builds the result of an ended session, and says where an unusable value came from (pure)."""
 
 from __future__ import annotations
 

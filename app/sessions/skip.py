@@ -1,4 +1,4 @@
-"""Skips a step of a session: what depends on it continues without its result."""
+"""Skips a step of a session, or runs it again with all that depends on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Creates sessions from submitted documents, idempotently by key."""
+"""Creates sessions from submitted documents, one or many, idempotently by key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads the references to artifacts: those of a session, and those to a digest."""
+"""Reads the references to artifacts, and the output of running bodies: a bounded stream each."""
 
 from __future__ import annotations
 

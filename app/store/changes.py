@@ -1,4 +1,4 @@
-"""Reads the changes of all sessions, and the index of those that may need a person."""
+"""Reads the changes of all sessions, the index of those that may need a person, and events."""
 
 from __future__ import annotations
 

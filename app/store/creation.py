@@ -1,4 +1,4 @@
-"""Creates sessions, and sends a program only if the store may not have it."""
+"""Creates sessions, also as copies, and sends a program only if the store may not have it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fleet-wide records in Redis: inventories, locks and their holders, limits, secrets."""
+"""Fleet-wide records in Redis: inventories, locks, limits, secrets, definitions, counters, scans."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The store's identity in Redis: its id and schema, the ids that it succeeds, its sweep count."""
+"""The store's identity, in Redis and in a file that a process remembers it by."""
 
 from __future__ import annotations
 

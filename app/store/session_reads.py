@@ -1,6 +1,6 @@
-"""Reads at once what the view of one session shows: each round trip costs as much as the view.
+"""Reads at once what the view of one session shows, and the indexes of sessions.
 
-They order sessions by creation. `facts` has a line for each fact of a session,
+The indexes order sessions by creation. `facts` has a line for each fact of a session,
 ``fact<value<created<session``.
 """
 

@@ -1,4 +1,4 @@
-"""Stores API tokens in Redis: records, times of last use, and usage counters."""
+"""Stores API tokens in Redis, and what the dashboard keeps of browsers."""
 
 from __future__ import annotations
 
