@@ -5,7 +5,7 @@ the server is empty, has another id or an older sweep count, the guard raises an
 operator accepts the data. Accepting gives the store a new id, recorded as the successor of the old
 ones, which all processes then adopt by themselves.
 
-Of the secret, Redis stores a random salt and an HMAC of it with each accepted secret: one, or two during a
+Of each accepted secret Redis stores a random salt and an HMAC of it: of one, or of two during a
 rotation. A process with another secret would fail every session that it touches.
 """
 

@@ -10,8 +10,8 @@ with the end of the attempt. A work token is for the local steps of a session, w
 A session-long token has no address: it is valid while its session is
 active, suspended while that is stopped, and invalid after its end.
 
-An encrypted environment has the session's id as associated data: the environment of one session cannot be put in the place of
-another one's. See decision 65.
+An encrypted environment has the session's id as associated data: that of one session cannot be put
+in the place of another one's. See decision 65.
 """
 
 from __future__ import annotations

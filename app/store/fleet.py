@@ -1,4 +1,4 @@
-"""Fleet-wide records in Redis: inventories, locks, limits, secrets, definitions, counters, scans."""
+"""Fleet-wide records in Redis: inventories, locks, limits, secrets, definitions, counters."""
 
 from __future__ import annotations
 
