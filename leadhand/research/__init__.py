@@ -59,29 +59,29 @@ __all__ = [
 
 #: The module of each public name.
 _HOMES = {
-    "AgentConfig": "config",
-    "AgentError": "errors",
-    "ApprovalRecord": "approval",
-    "CircuitBreaker": "circuit_breaker",
-    "CircuitOpenError": "circuit_breaker",
-    "CostApproval": "approval",
-    "Decomposer": "decomposition",
-    "KeywordDecomposer": "decomposition",
-    "ResearchAgent": "agent",
-    "RetryConfig": "retry",
-    "StateLoadError": "errors",
-    "StateManager": "state_manager",
-    "StepProgress": "models",
-    "StepStatus": "models",
-    "ToolNotFoundError": "errors",
-    "Workflow": "models",
-    "WorkflowExecutionError": "errors",
-    "WorkflowExecutor": "executor",
-    "WorkflowResult": "models",
-    "WorkflowState": "models",
-    "WorkflowStep": "models",
-    "WorkflowValidationError": "errors",
-    "retry_with_backoff": "retry",
+    "AgentConfig": "leadhand.research.models",
+    "AgentError": "leadhand.research.models",
+    "ApprovalRecord": "leadhand.research.approval",
+    "CircuitBreaker": "leadhand.research.retry",
+    "CircuitOpenError": "leadhand.research.retry",
+    "CostApproval": "leadhand.research.approval",
+    "Decomposer": "leadhand.research.document",
+    "KeywordDecomposer": "leadhand.research.document",
+    "ResearchAgent": "leadhand.research.agent",
+    "RetryConfig": "leadhand.research.retry",
+    "StateLoadError": "leadhand.research.models",
+    "StateManager": "leadhand.research.state_manager",
+    "StepProgress": "leadhand.research.models",
+    "StepStatus": "leadhand.research.models",
+    "ToolNotFoundError": "leadhand.research.models",
+    "Workflow": "leadhand.research.models",
+    "WorkflowExecutionError": "leadhand.research.models",
+    "WorkflowExecutor": "leadhand.research.executor",
+    "WorkflowResult": "leadhand.research.models",
+    "WorkflowState": "leadhand.research.models",
+    "WorkflowStep": "leadhand.research.models",
+    "WorkflowValidationError": "leadhand.research.models",
+    "retry_with_backoff": "leadhand.research.retry",
 }
 
 
@@ -91,6 +91,6 @@ def __getattr__(name: str) -> object:
 
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    value: object = getattr(import_module(_HOMES[name]), name)
     globals()[name] = value
     return value
