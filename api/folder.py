@@ -1,4 +1,7 @@
-"""The folder of a request, whose definitions of agents, flows and tools apply (decision 81)."""
+"""The folder of a request, whose definitions of agents, flows and tools apply.
+
+See decisions: security.
+"""
 
 from __future__ import annotations
 

@@ -113,12 +113,32 @@ def _about(error: type[Exception]) -> str:
 
 
 def decisions_page() -> str:
-    """Return the list of decisions, by their titles."""
-    pages = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
-    titles = [(page.name, page.read_text().splitlines()[0].removeprefix("# ")) for page in pages]
-    links = "\n".join(f"- [{title}]({name})" for name, title in titles)
-    about = "Each page has one decision, its reasons and its consequences."
-    return f"# Decisions\n\n{NOTE}\n\n{about}\n\n{links}\n"
+    """Return the list of the decisions' pages, each with its sections."""
+    folder = ROOT / "docs" / "decisions"
+    blocks = [
+        "# Decisions",
+        NOTE,
+        "A page has the decisions on one topic as they are now. Each section says why, and\n"
+        "what was tried, measured and not taken. History is in git.",
+    ]
+    for page in sorted(folder.glob("*.md")):
+        if page.name != "index.md":
+            title, *sections = _headings(page)
+            links = (f"- [{one}]({page.name}#{_anchor(one)})" for one in sections)
+            blocks += [f"## [{title}]({page.name})", "\n".join(links)]
+    return "\n\n".join(blocks) + "\n"
+
+
+def _headings(page: Path) -> Iterator[str]:
+    for line in page.read_text().splitlines():
+        level, _, title = line.partition(" ")
+        if level in ("#", "##"):
+            yield title
+
+
+def _anchor(title: str) -> str:
+    """Return the anchor of a heading, which has letters, digits, spaces, hyphens, underscores."""
+    return title.lower().replace(" ", "-")
 
 
 def settings_page() -> str:

@@ -32,7 +32,8 @@ class Pace:
     """How often the threads of a process look for work: seldom while there is none.
 
     Only processes with `may_rest` ever rest: those of a user's own services, where all work comes
-    by a message or a request to them (decision 103). `is_busy` says whether they have some now.
+    by a message or a request to them (decisions: services). `is_busy` says whether they have some
+    now.
     """
 
     def __init__(

@@ -1,4 +1,7 @@
-"""What a session was submitted with: variables, and the definitions of its folder (decision 81)."""
+"""What a session was submitted with: variables, and the definitions of its folder.
+
+See decisions: security.
+"""
 
 from __future__ import annotations
 

@@ -115,7 +115,10 @@ class Origin(Frozen):
 
 
 class Template(Frozen):
-    """The arguments of a graph's step as its author wrote them, with references (decision 52)."""
+    """The arguments of a graph's step as its author wrote them, with references.
+
+    See decisions: graphs.
+    """
 
     arguments: dict[str, JsonValue] = {}
     #: A reference, or `not` and a reference; the step is skipped unless its value is true.

@@ -1,4 +1,4 @@
-"""Reads what a folder defines, and asks workers what that offers (decision 81)."""
+"""Reads what a folder defines, and asks workers what that offers (decisions: security)."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ A session-long token has no address: it is valid while its session is
 active, suspended while that is stopped, and invalid after its end.
 
 An encrypted environment has the session's id as associated data: that of one session cannot be put
-in the place of another one's. See decision 65.
+in the place of another one's. See decisions: security.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which files of a folder its user has approved, by path and content (decision 77).
+"""Which files of a folder its user has approved, by path and content (decisions: security).
 
 The store is a JSON object: the path of each file, and the SHA-256 of its approved texts in
 hexadecimal, the newest first. A session keeps the text with which it was submitted, so earlier ones

@@ -1,4 +1,7 @@
-"""Loads the entries of tools.toml; a fault in an entry costs only that entry (decision 36)."""
+"""Loads the entries of tools.toml; a fault in an entry costs only that entry.
+
+See decisions: functions.
+"""
 
 from __future__ import annotations
 

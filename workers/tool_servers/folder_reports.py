@@ -1,4 +1,7 @@
-"""Reports what the definitions of folders offer here, and runs their MCP servers (decision 81)."""
+"""Reports what the definitions of folders offer here, and runs their MCP servers.
+
+See decisions: security.
+"""
 
 from __future__ import annotations
 
