@@ -6,6 +6,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Generator, Iterator
+from functools import cache
 from pathlib import Path
 
 import kombu.pools
@@ -73,6 +74,7 @@ def is_nightly(item: pytest.Item) -> bool:
     return name in NIGHTLY or name.partition("[")[0] in NIGHTLY
 
 
+@cache
 def is_unmeasured(path: Path) -> bool:
     """Whether coverage leaves out the tests of this file."""
     folder = path.relative_to(TESTS).parent if path.is_relative_to(TESTS) else Path()

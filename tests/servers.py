@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 from leadhand.local import redis_server
@@ -55,6 +56,7 @@ def identify(path: Path) -> Program:
     return program
 
 
+@cache
 def is_marked(path: Path) -> bool:
     """Whether the tests of a file are marked `server`."""
     return path.is_relative_to(_HERE) and str(path.relative_to(_HERE)) in FILES
