@@ -105,12 +105,12 @@ class Record:
 
 
 def record_of(engine: Engine, ref: SessionRef) -> Record:
-    """Everything about one session."""
+    """Everything about one session; its counters are no older than its events."""
     store = engine.store
-    fields = store.fields(ref)
     events: list[Event] = []
     while found := store.events({ref: events[-1].id if events else "0"}, limit=1000, block_ms=0):
         events += found[ref]
+    fields = store.fields(ref)
     steps = store.steps(ref, store.names(ref, "steps"))
     lines = store.lines(ref, "ledger", 0, -1)
     return Record(

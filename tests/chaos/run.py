@@ -127,8 +127,9 @@ def _broken(stack: Stack, driver: Driver, breaker: Breaker) -> Iterator[Broken]:
         yield Broken("no process gives up", told.partition(" ")[0], told)
     yield from _idle_workers(stack)
     yield from _in_logs(stack)
-    account = account_of(stack.account)
     records = {record.ref.id: record for record in _records(stack, driver)}
+    # Read last: so it has the body of each outcome and cost, also of sessions that still run.
+    account = account_of(stack.account)
     for record in records.values():
         below = _below(record, records)
         beneath = _bodies(account, below)
