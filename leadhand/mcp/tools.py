@@ -24,7 +24,7 @@ from leadhand.mcp.tool import (
     tool_of,
 )
 from leadhand.models import patterns
-from leadhand.models.documents import Command, Name, Text
+from leadhand.models.documents import Checker, Command, Name, Text
 from leadhand.models.forms import AnswerRules, Form, GivenAnswer, Options
 from leadhand.models.guards import AgentSession
 from leadhand.models.plans import TaskId, TaskStatus
@@ -78,6 +78,10 @@ PrUrl = Annotated[
     Field(pattern=patterns.URL, max_length=2_000, description="The pull request with the work."),
 ]
 Told = Annotated[str, Field(min_length=1, max_length=50_000)]
+#: A checker reads its text itself; the schema says that it may be one.
+TextOrChecker = Annotated[
+    Checker, BeforeValidator(lambda given: given, json_schema_input_type=Text | Checker)
+]
 OwnTask = Annotated[TaskId | None, Field(description="The task; by default your own.")]
 Title = Annotated[str, Field(min_length=1, max_length=200)]
 Description = Annotated[str, Field(max_length=50_000)]
@@ -421,11 +425,12 @@ async def start_session(
     calls: Calls,
     task: Annotated[Text, Field(description="What the doer is to do.")],
     checkers: Annotated[
-        list[Text],
+        list[TextOrChecker],
         Field(
             min_length=1,
             max_length=100,
-            description="Shell commands, `agent: what to judge` or `agent(NAME): ...`.",
+            description="Shell commands, `agent: what to judge` or `agent(NAME): ...`; or objects"
+            ' with more settings: {"command": "make test", "clean": true}.',
         ),
     ],
     agent: Annotated[Name | None, Field(description="The agent that does the task.")] = None,
@@ -440,6 +445,10 @@ async def start_session(
         bool | None,
         Field(description="Whether its commands also run once before the work (true)."),
     ] = None,
+    worktree: Annotated[
+        bool | None,
+        Field(description="Whether it works in a worktree or copy of its own (false)."),
+    ] = None,
     label: Annotated[str | None, Field(min_length=1, max_length=120)] = None,
     key: Annotated[
         str | None,
@@ -451,7 +460,10 @@ async def start_session(
     ] = None,
 ) -> Result:
     """Start a loop of a doer and checkers; inside a session it is a child of that session."""
-    named = {"max_iterations": max_iterations, "baseline": baseline, "label": label}
+    named = {
+        "max_iterations": max_iterations, "baseline": baseline, "worktree": worktree,
+        "label": label,
+    }  # fmt: skip
     limits: dict[str, Any] = {name: one for name, one in named.items() if one is not None}
     try:
         document = loop_document(task, checkers, doer=as_doer(command, agent), cwd=cwd, **limits)

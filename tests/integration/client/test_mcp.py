@@ -271,11 +271,20 @@ def test_guards_are_shown_and_reset(api) -> None:
     using(api.url, TOKEN, calls)
 
 
+REFUSED_CHECKERS = (
+    ([{"command": "true", "clean": 1}], "checkers.0.clean is 1: use true or false"),
+    ([{"command": "true", "clean": True, "writes": True}], "writes and clean exclude each other"),
+    ([" "], "a checker must not be empty"),
+    ([{"comand": "true"}], "checkers.0.comand is no field that is known here"),
+)
+
+
 def test_a_body_starts_one_child_however_often_it_asks(api, tmp_path) -> None:
     parent = api.submit()
     child, token = child_of(api, parent)
+    full = {"command": "make test", "clean": True, "reruns": 2}
     wanted = {
-        "task": "write it", "checkers": ["true"], "command": "true", "cwd": str(tmp_path),
+        "task": "write it", "checkers": ["true", full], "command": "true", "cwd": str(tmp_path),
     }  # fmt: skip
     started: list[str] = []
 
@@ -290,12 +299,23 @@ def test_a_body_starts_one_child_however_often_it_asks(api, tmp_path) -> None:
         assert "give doer or agent, not both" in await tools.refusal(
             "start_session", **wanted, agent="claude"
         )
+        alone = {**wanted, "checkers": [{"command": "make mutants", "isolated": True}]}
+        for checkers, why in REFUSED_CHECKERS:
+            assert why in await tools.refusal("start_session", **{**wanted, "checkers": checkers})
+        assert "worktree: true" in await tools.refusal("start_session", **alone)
+        await tools.get("start_session", **alone, worktree=True)
         assert (await tools.get("explain", session=started[0]))["session"] == started[0]
 
     using(api.url, token, calls, child.id)
     assert started[0] == started[1]
     with Client(api.url, TOKEN) as client:
         assert client.session(started[0]).parent == child.id
+    ref = api.engine.store.ref(started[0])
+    assert ref is not None
+    stored = json.loads(api.engine.store.copies().request(ref) or "")
+    assert [{name: one[name] for name in full} for one in stored["checkers"]] == [
+        {"command": "true", "clean": False, "reruns": 0}, full,
+    ]  # fmt: skip
 
 
 def put(api: Served, session: str) -> None:
