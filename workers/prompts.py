@@ -195,6 +195,8 @@ class CheckInputs(Inputs):
     history: Annotated[tuple[PastIteration, ...], BeforeValidator(lambda value: value or ())] = ()
     #: Of a rubric on merged work: only its gates run, and no agent is asked.
     gates_only: bool = False
+    #: Whether it judges the folder as it is when the check begins: in a flow no doer has left it.
+    as_found: bool = False
 
 
 def draft_prompt(

@@ -9,6 +9,7 @@ from typing import Literal
 
 from pydantic import JsonValue
 
+from app.compiler.folders import TIMEOUT_S as PREPARE_TIMEOUT_S
 from app.compiler.folders import protection, recording_step
 from app.compiler.nodes import (
     conversation,
@@ -375,10 +376,13 @@ class _Block:
         )
         prompt = {} if checker.prompt is None else {"prompt": self.texts.translate(checker.prompt)}
         id_ = self._free_id(f"{name}-said")
+        if checker.clean and self.document.cwd is None:
+            hint = "clean checkers need a working folder; give one, or leave clean out"
+            raise InvalidDocument(f"{one.path}.checker.clean", value=True, hint=hint)
         node = Step(
             id=id_,
             action=Action.CHECK,
-            timeout_s=checker.limit_s,
+            timeout_s=checker.limit_s + (PREPARE_TIMEOUT_S if checker.clean else 0),
             folder=True,
             limits=limits_of(agent, checker.model),
             inputs={
@@ -386,6 +390,7 @@ class _Block:
                 "work": f"${{{self.work}:text}}" if self.work else None,
                 "tools_failed": f"${{{self.work}:tools_failed}}" if self.work else None,
                 **({} if self.is_beside else {"lone": True}),
+                **({"as_found": True} if checker.clean else {}),
             },
         )
         self._add(one, node)

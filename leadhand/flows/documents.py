@@ -304,9 +304,11 @@ class CheckStep(WorkStep):
     @field_validator("checker")
     @classmethod
     def _is_beside_no_other(cls, value: Checker) -> Checker:
-        if value.isolated or value.clean:
-            what = "isolated" if value.isolated else "clean"
-            raise ValueError(f"{what} belongs to a checker of a loop or phase; leave it out")
+        if value.isolated:
+            raise ValueError(
+                "isolated belongs to a checker of a loop or phase; leave it out, as no other"
+                " checker runs beside this one"
+            )
         return value
 
 

@@ -258,6 +258,7 @@ def _faults_in(
             yield Fault(one.path, message)
         yield from _faults_of_texts(one, inputs, seen, brought)
         yield from _shared_conversations(one)
+        yield from _clean_checks(one)
         # A branch cannot leave a loop in whose iteration others run beside it.
         inner = (in_loop or step.type == "startLoop") and step.type != "parallel"
         for body in one.lists:
@@ -286,6 +287,15 @@ def _shared_conversations(one: Placed) -> Iterator[Fault]:
                     f" {agent!r}, too, and runs beside this step; give it another identifier"
                 )
                 yield Fault(f"{placed.path}.identifier", message)
+
+
+def _clean_checks(one: Placed) -> Iterator[Fault]:
+    """Yields the clean checks in branches: the session has one clean folder, which they share."""
+    for branch in one.branches:
+        for placed in _flatten(branch):
+            if placed.step.type == "check" and placed.step.checker.clean:
+                message = "a clean checker cannot run beside other steps; put it after them"
+                yield Fault(f"{placed.path}.checker.clean", message)
 
 
 def _faults_of_texts(

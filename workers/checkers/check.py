@@ -12,7 +12,13 @@ from leadhand.functions.modules import offered_arguments
 from leadhand.models.verdicts import ReasonCode
 from workers.agents.ask import agent_named
 from workers.checkers.baseline import Found, find_by_command, run_baseline
-from workers.checkers.clean_folder import UNKNOWN, NotClean, NotPrepared, in_clean_folder
+from workers.checkers.clean_folder import (
+    UNKNOWN,
+    NotClean,
+    NotPrepared,
+    in_clean_folder,
+    state_as_found,
+)
 from workers.checkers.reruns import run_until_sure
 from workers.checkers.rubric import by_rubric, find_by_rubric
 from workers.checkers.verdicts import ask_verdict, function_verdict, not_started
@@ -42,7 +48,8 @@ def check(task: BodyTask, cancel: threading.Event) -> Outcome:
         if given.is_baseline:
             return run_baseline(task, lambda digest: _find_baseline(task, given, digest, cancel))
         if given.checker.clean:
-            with in_clean_folder(task, cancel, None) as inside:
+            found = state_as_found(task) if given.as_found else None
+            with in_clean_folder(task, cancel, found) as inside:
                 return _judge(inside, given, cancel).model_copy(update={"ran": "clean"})
     except NotClean as error:
         failed = failed_outcome(ReasonCode.FAILED_STEP, f"the check did not run: {error}")
@@ -132,7 +139,7 @@ def quick_check(task: BodyTask) -> QuickCheck | None:
 #: What a function that judges does not get: it is for the worker, or for commands.
 _OWN = {
     "checker", "doer", "doer_model", "tools_failed", "is_baseline", "base", "keeps", "quarantine",
-    "gates_only",
+    "gates_only", "as_found",
 }  # fmt: skip
 
 

@@ -71,11 +71,21 @@ def record_work(task: BodyTask, top: Path) -> None:
 
     That is of a merge or a fork. It has files as they are, and not as git would store them.
     """
-    shelf = task.home / SNAPSHOTS
-    tree = Worktree(top, shelf, is_own=True, most=task.copy_max, leave_out=left_out(task.inputs))
+    tree = _snapshots(task, top, is_own=True)
     digest = tree.snapshot()
     GitState(tree).record()
     task.on_workspace({"work": digest or ""})
+
+
+def state_as_found(task: BodyTask) -> str:
+    """Return the state of the working folder now, or UNKNOWN, for a check in the clean folder."""
+    top = task.own_top or task.folder
+    return _snapshots(task, top, is_own=task.own_top is not None).snapshot() or UNKNOWN
+
+
+def _snapshots(task: BodyTask, top: Path, *, is_own: bool) -> Worktree:
+    shelf, by_products = task.home / SNAPSHOTS, left_out(task.inputs)
+    return Worktree(top, shelf, is_own=is_own, most=task.copy_max, leave_out=by_products)
 
 
 @contextmanager

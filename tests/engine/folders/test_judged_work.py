@@ -538,7 +538,13 @@ def test_files_that_git_converts_are_put_back_as_they_are_in_the_folder(
 
 
 #: A tool of flows that writes a file.
-MAKER = "import pathlib\ndef make():\n    pathlib.Path('made.txt').write_text('made')\n"
+MAKER = """\
+import pathlib
+def make():
+    pathlib.Path('made.txt').write_text('made')
+def plant():
+    pathlib.Path('ignored').write_text('')
+"""
 MAKE = {"type": "tool", "tool": "maker:make"}
 JUDGE = {"type": "check", "label": "judge", "checker": {"name": "judge", "command": MUTANT}}
 WRITES = {
@@ -574,6 +580,33 @@ def test_changes_of_a_check_of_a_flow_are_no_work_of_the_agents_after_it(
         changed = git(repo, "diff", "--name-only", f"main..{branch}").splitlines()
         assert changed == ["a.txt", "made.txt"]
         assert git(repo, "show", f"{branch}:a.txt") == "line\nline"
+
+
+@pytest.mark.parametrize("worktree", [True, False])
+def test_clean_check_of_a_flow_has_the_folder_as_it_finds_it_without_ignored_files(
+    sessions: Sessions, repo: Path, flow: dict[str, object], worktree: bool
+) -> None:
+    """Also what no agent has written, and in a subflow."""
+    planted = {"type": "tool", "tool": "maker:plant"}
+    has = "test -e made.txt && test -e a.txt && test ! -e ignored && test ! -e left"
+    command = f"{has} && git log main && touch left && echo mutant >> one.txt"
+    check = {"type": "check", "checker": {"name": "c", "command": command, "clean": True}}
+    steps = [WRITES, MAKE, planted, check, check, {"type": "subflow", "flowNames": ["sub"]}]
+    session = sessions.submit_document(
+        {**flow, "worktree": worktree, "steps": steps, "flows": {"sub": {"steps": [check]}}}
+    )
+    assert sessions.status(session) == "completed", sessions.reason(session)
+    (child,) = sessions.engine.store.children(SessionRef(session, session))
+    for one in (session, child):
+        assert not any("judged" in text for text in sessions.warnings(one))
+        assert not (repo.parent / "spill" / one / "clean").exists()
+
+
+def test_clean_check_of_a_flow_needs_a_folder(sessions: Sessions) -> None:
+    check = {"type": "check", "checker": {"command": "true", "clean": True}}
+    with pytest.raises(InvalidDocument, match="clean checkers need a working folder") as refused:
+        sessions.submit_document({"kind": "flow", "name": "f", "steps": [check]})
+    assert refused.value.field == "steps[0].checker.clean"
 
 
 def test_subflow_in_a_worktree_is_judged_and_committed_as_its_flow(

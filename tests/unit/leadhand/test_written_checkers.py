@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from leadhand.flows.documents import CheckStep
+from leadhand.flows.documents import CheckStep, FlowDefinition
 from leadhand.models.documents import Checker, LoopDocument, WorkflowDocument
 from leadhand.models.plans import PlanDocument
 
@@ -74,7 +74,8 @@ def test_given_names_must_differ() -> None:
         ("workflow", {"isolated": True}, "phase 'p': isolated and clean checkers need a working"),
         ("plan", {"clean": True}, "clean checkers need a working folder; give cwd"),
         ("shared", {"isolated": True}, "leave `workspace: shared` out, or make them `clean`"),
-        ("flow", {"clean": True}, "clean belongs to a checker of a loop or phase"),
+        ("flow", {"isolated": True}, "isolated belongs to a checker of a loop or phase"),
+        ("branch", {"clean": True}, "a clean checker cannot run beside other steps; put it after"),
     ],
 )
 def test_checkers_that_run_by_themselves_are_refused_where_they_cannot(
@@ -98,4 +99,18 @@ _DOCUMENTS: dict[str, tuple[type[BaseModel], Callable[[object], object]]] = {
         lambda one: {"request": "r", "checkers": [one], "cwd": "/x", "workspace": "shared"},
     ),
     "flow": (CheckStep, lambda one: {"type": "check", "checker": one}),
+    "branch": (
+        FlowDefinition,
+        lambda one: {
+            "steps": [
+                {
+                    "type": "parallel",
+                    "branches": [
+                        {"steps": [{"type": "check", "checker": one}]},
+                        {"steps": [{"type": "wait", "seconds": 1}]},
+                    ],
+                }
+            ]
+        },
+    ),
 }
