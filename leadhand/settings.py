@@ -38,6 +38,13 @@ def current_folder() -> Path | None:
         return None
 
 
+def current_umask() -> int:
+    """Returns the umask of this process, which can only be read by setting another."""
+    umask = os.umask(0o077)
+    os.umask(umask)
+    return umask
+
+
 def environment() -> dict[str, str]:
     """Returns a copy of the environment, for child processes."""
     return dict(os.environ)

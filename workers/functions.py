@@ -85,7 +85,8 @@ def prepare_call(
     ours = {key: value for key, value in env.items() if key.startswith(environment.OURS)}
     shared = {key: value for key, value in env.items() if key not in ours}
     python = "" if shelf else task.session_environment.python or ""
-    where = Where(task.folder, shared, shelf, python, _search(task))
+    umask = task.session_environment.umask
+    where = Where(task.folder, shared, shelf, python, _search(task), umask)
     return Call(name, _arguments(task, context, shelf), ours, where, task.until)
 
 

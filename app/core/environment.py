@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
-from leadhand.models.session_environment import FIELDS, WithEnvironment
+from leadhand.models.session_environment import FIELDS, UMASK, WithEnvironment
 
 M = TypeVar("M", bound=WithEnvironment)
+_UMASK = re.compile("[0-7]{1,4}")
 
 
 class SessionEnvironment(NamedTuple):
@@ -38,6 +40,16 @@ class SessionEnvironment(NamedTuple):
     def path(self) -> str | None:
         """The PATH that the submitter passed for the session's processes; None for the worker's."""
         return self.passed.get("PATH") or self.shell.get("PATH")
+
+    @property
+    def umask(self) -> int | None:
+        """The umask of the submitting shell; None for the worker's.
+
+        >>> SessionEnvironment(shell={"LEADHAND_UMASK": "027"}).umask == 0o027
+        True
+        """
+        given = self.shell.get(UMASK) or ""
+        return int(given, 8) if _UMASK.fullmatch(given) else None
 
     def inherit(self, worker: Mapping[str, str]) -> dict[str, str]:
         """Returns the worker's variables, replaced or removed as the submitting shell's values say.

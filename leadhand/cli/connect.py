@@ -27,7 +27,7 @@ def open_client(*, needs_worker: bool, outlives_attempt: bool = False) -> Iterat
     from leadhand.cli.options import chosen_python, passed_variables
     from leadhand.client.client import Client
     from leadhand.contract.here import Here
-    from leadhand.settings import ClientSettings, current_folder, environment
+    from leadhand.settings import ClientSettings, current_folder, current_umask, environment
 
     settings = ClientSettings.from_env()
     own = settings.url is None and settings.redis_url is None
@@ -37,6 +37,7 @@ def open_client(*, needs_worker: bool, outlives_attempt: bool = False) -> Iterat
         is_embedded=own,
         python=chosen_python() or (sys.executable if own else None),
         folder=current_folder() if settings.url is None else None,
+        umask=current_umask(),
     )
     with (
         reach(outlives_attempt=outlives_attempt, needs_worker=needs_worker) as (url, token),

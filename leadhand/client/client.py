@@ -23,7 +23,7 @@ from leadhand.contract.stacks import Stacks
 from leadhand.contract.tokens import Tokens
 from leadhand.contract.work import Artifacts, LocalWork
 from leadhand.models.views.step import Event
-from leadhand.settings import ClientSettings, current_folder, environment
+from leadhand.settings import ClientSettings, current_folder, current_umask, environment
 
 T = TypeVar("T")
 
@@ -178,7 +178,10 @@ def _find_api(options: _Options, held: ExitStack) -> Reach:
     # Services on another Redis may have workers elsewhere.
     is_own = settings.redis_url is None
     python = sys.executable if is_own else None
-    here = Here(environment(), is_embedded=is_own, python=python, folder=current_folder())
+    here = Here(
+        environment(), is_embedded=is_own, python=python, folder=current_folder(),
+        umask=current_umask(),
+    )  # fmt: skip
     return _reach(options, connection.url, options.token or connection.token, here)
 
 

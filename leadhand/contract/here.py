@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from leadhand.models.session_environment import MAX_NAMES
+from leadhand.models.session_environment import MAX_NAMES, UMASK
 from leadhand.models.views.fleet import AgentView
 
 #: What the shell of a command decides for the bodies of embedded services.
@@ -36,6 +36,8 @@ class Here(NamedTuple):
     python: str | None = None
     #: The folder whose definitions apply, for services on this machine.
     folder: Path | None = None
+    #: The umask of this process, for services on this machine.
+    umask: int | None = None
 
     def fields(
         self, given: Mapping[str, Any], env: Mapping[str, str] | None, agents: Sequence[AgentView]
@@ -93,7 +95,8 @@ class Here(NamedTuple):
         names = [name for name in (*_OF_SHELL, *named) if not name.startswith("LEADHAND_")]
         values = {name: _as_text(name, self.values.get(name)) for name in names}
         names.sort(key=lambda name: values[name] is None)  # the set ones come first
-        return {name: values[name] for name in dict.fromkeys(names[:MAX_NAMES])}
+        ours = {} if self.umask is None else {UMASK: f"{self.umask:03o}"}
+        return ours | {name: values[name] for name in dict.fromkeys(names[: MAX_NAMES - len(ours)])}
 
 
 def _as_text(name: str, value: str | None) -> str | None:

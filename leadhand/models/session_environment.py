@@ -43,6 +43,8 @@ _EXPLICIT_PREFIXES = ("LEADHAND_", "LD_")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
 M = TypeVar("M", bound=BaseModel)
 PREFIX = "LEADHAND_"
+#: The umask of the shell, in octal digits, among the values of `shell_env`.
+UMASK = "LEADHAND_UMASK"
 #: Upper limit of all retention times.
 RETENTION_MAX_S = 10 * 365 * 24 * 3600
 #: How alike two names must be, from 0 to 1.
@@ -110,7 +112,8 @@ class WithEnvironment(BaseModel):
     #: Stored encrypted while the session can be resumed, and never shown.
     env: Values = Field(default={}, alias="env", repr=False)
     #: Only for embedded services: PATH, VIRTUAL_ENV and the variables that agents' entries name,
-    #: as they are where the command runs; null for one that is not set there.
+    #: as they are where the command runs; null for one that is not set there. LEADHAND_UMASK is the
+    #: umask there, such as `022`.
     shell_env: ValuesOrUnset = Field(default={}, alias="shell_env", repr=False)
     #: The Python that runs its functions (not tools): an absolute path on the workers' machine, by
     #: default the worker's own.

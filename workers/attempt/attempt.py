@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import os
 import secrets
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -309,13 +311,19 @@ class Attempts:
             return self._settler.refuse(lease, str(error))
         if work is None:
             return None
+        with _umask(work.environment.umask):
+            return self._carry_out_here(work, lease, take, asked, is_abreast=abreast is not None)
+
+    def _carry_out_here(
+        self, work: Work, lease: Lease, take: int, asked: _Asked | None, *, is_abreast: bool
+    ) -> Settled | Held | None:
         moved = self._release_for_real_lock(work, lease)
         if moved is not None:
             return moved
         _log_start(work)
         quiet_task = partial(self._task, work, lease, self._warm, shown=False)
         failure = self._folders.prepare(work, quiet_task, lease.ended)
-        look = self._look(work, lease) if abreast is None and failure is None else None
+        look = self._look(work, lease) if not is_abreast and failure is None else None
         outcome = (
             failure
             or _refused(work, look)
@@ -328,7 +336,7 @@ class Attempts:
             seen = look or self._look_at_stopped_check(work)
             return self._settler.hand_back(lease, outcome.usage, seen, owner=work.owner)
         nonces = [next(self._nonces) for _ in range(take)]
-        if abreast is not None:
+        if is_abreast:
             return Held(lease, work, outcome, nonces)
         return self._settler.settle(Held(lease, work, outcome, nonces), look)
 
@@ -516,6 +524,22 @@ class Attempts:
         (agents, shelf), given = self._registry_of(work), work.environment
         names = agents.secret_names | shelf.book.secret_names
         return secrets_held(names, given, self._inherited) | secrets_passed(given)
+
+
+@contextmanager
+def _umask(umask: int | None) -> Iterator[None]:
+    """Gives this process the umask of a session; None leaves it as it is.
+
+    A process carries out one attempt at a time. Files of the worker's own name their modes.
+    """
+    if umask is None:
+        yield
+        return
+    before = os.umask(umask)
+    try:
+        yield
+    finally:
+        os.umask(before)
 
 
 def _refused(work: Work, look: Looked | None) -> Outcome | None:

@@ -80,6 +80,8 @@ class Where(NamedTuple):
     #: searched for their modules.
     python: str = ""
     search: Search = "first"
+    #: None for the worker's.
+    umask: int | None = None
 
 
 class Call(NamedTuple):
@@ -406,6 +408,7 @@ def _start(where: Where, mark: str) -> _Link:
             stderr=subprocess.DEVNULL,
             pass_fds=(lifeline, status, theirs.fileno()),
             start_new_session=True,
+            umask=-1 if where.umask is None else where.umask,
         )
     except BaseException:
         ours.close()

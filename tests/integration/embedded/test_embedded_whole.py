@@ -55,23 +55,58 @@ def test_detached_session_is_carried_to_its_end_and_then_the_stack_ends(folder: 
     assert (folder / "made").read_text() == "done\n"
 
 
-def test_bodies_and_what_is_applied_have_the_umask_of_the_command(folder: Path):
-    """The services' own files are for their user only."""
+def test_bodies_and_what_is_applied_have_the_umask_of_the_command(folder: Path, monkeypatch):
+    """That of each caller; without one, that of the command which started the services."""
     before = os.umask(0o027)
     try:
         connection = join(folder)
     finally:
         os.umask(before)
-    with Client(connection.url, connection.token) as client:
-        doer = "umask > mask; mkdir new; echo x > new/made"
-        session = submit(connection, doer, worktree=True)
-        wait_until(lambda: client.session(session).status == "completed", timeout=30)
-        applying = client.apply(session).session
-        wait_until(lambda: client.session(applying).status == "completed", timeout=30)
-    assert (folder / "mask").read_text().strip() == "0027"
-    made = folder / "new" / "made"
-    assert [stat.S_IMODE(one.stat().st_mode) for one in (made, made.parent)] == [0o640, 0o750]
+    monkeypatch.setenv("LEADHAND_HOME", str(connection.home))
+    (folder / "masks.py").write_text(MASKS)
+    checker = {"callable": "masks:check", "quick": True}
+    with Client(connection.url, connection.token) as bare:
+        assert applied(bare, folder, "first", checker) == ["0027", "0027", "640", "750"]
+    for name, umask, seen in (
+        ("second", 0o002, ["0002", "0002", "664", "775"]),
+        ("third", 0o077, ["0077", "0077", "600", "700"]),
+    ):
+        os.umask(umask)
+        try:
+            with Client() as own:
+                assert applied(own, folder, name, checker) == seen
+        finally:
+            os.umask(before)
     connection.close()
+
+
+#: The umask of a quick function, which shares its process with other calls.
+MASKS = """\
+import os
+
+def check(context):
+    umask = os.umask(0o22)
+    os.umask(umask)
+    return {"verdict": "accept", "feedback": f"{umask:04o}"}
+"""
+
+
+def applied(client: Client, folder: Path, name: str, checker: dict[str, object]) -> list[str]:
+    """The umasks of a doer and a checker, and the modes of a file and a folder brought home."""
+    document = {
+        "kind": "loop", "task": "work", "checkers": [checker], "cwd": str(folder),
+        "doer": {"command": f"mkdir {name}; cd {name}; umask > mask; echo x > made"},
+        "worktree": True, "baseline": False,
+    }  # fmt: skip
+    session = client.submit(document).id
+    wait_until(lambda: client.session(session).status == "completed", timeout=30)
+    applying = client.apply(session).session
+    wait_until(lambda: client.session(applying).status == "completed", timeout=30)
+    (entry,) = client.ledger(session).items
+    (check,) = entry.checks
+    made = folder / name / "made"
+    modes = [f"{stat.S_IMODE(one.stat().st_mode):o}" for one in (made, made.parent)]
+    return [(folder / name / "mask").read_text().strip(), str(check["feedback"]), *modes]
 
 
 @pytest.mark.slow
