@@ -338,7 +338,10 @@ class Worktree:
             self._git(*add, *(f":(exclude,literal){one}" for one in nested))
 
     def _add_tracked_by_products(self, repository: PrivateRepository) -> None:
-        """Bring by-products that the folder's own index has into the index of the snapshots."""
+        """Bring by-products that the folder's own index has into the index of the snapshots.
+
+        Those that are not there are gone from it by themselves, or outside of a sparse checkout.
+        """
         if not repository.is_in_repository:
             return
         patterns = str(repository.by_products)
@@ -350,9 +353,14 @@ class Worktree:
             if error.returncode < 0:  # a signal has ended it
                 raise
             return  # the doer has broken or removed the repository
-        names = [os.fsdecode(name) for name in tracked.split(b"\0") if name]
+        names = [
+            name for one in tracked.split(b"\0") if one and self._has(name := os.fsdecode(one))
+        ]
         for at in range(0, len(names), 500):
             self._git("update-index", "--add", "--remove", "--", *names[at : at + 500])
+
+    def _has(self, name: str) -> bool:
+        return os.path.lexists(self.folder / name)
 
     def _large(self) -> list[str]:
         """The files above LARGE bytes that are neither in the snapshots nor tracked."""
@@ -433,7 +441,7 @@ class Worktree:
         newer = [one for one in entries if one.seconds >= since and one.is_newer(self.folder)]
         believed = [one.name for one in entries if one.tag.islower()]
         sparse = [one.name for one in entries if one.tag in "sS"]
-        there = [name for name in sparse if os.path.lexists(self.folder / name)]
+        there = [name for name in sparse if self._has(name)]
         self._update_index("--force-remove", links)
         for at in range(0, len(newer), 500):  # without their times
             infos = (("--cacheinfo", one.info(prefix)) for one in newer[at : at + 500])

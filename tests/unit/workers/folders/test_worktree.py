@@ -220,6 +220,7 @@ def test_files_outside_of_a_sparse_checkout_count_as_there(
     for name in ("in", "out"):
         (repo / name).mkdir()
         (repo / name / "a.txt").write_text("a\n")
+        (repo / name / "a.pyc").write_text("a by-product that git tracks\n")
     git(repo, "add", "-A")
     git(repo, "commit", "-qm", "second")
     git(repo, "sparse-checkout", "set", *options, "in" if "--cone" in options else "/in/")
