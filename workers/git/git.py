@@ -366,8 +366,14 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _environment() -> dict[str, str]:
-    """The environment of git, without the worker's secrets: a repository may name programs."""
-    plain = {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0"}
+    """The environment of git, without the worker's secrets: a repository may name programs.
+
+    It may also name objects to be read in place of others, which were not judged.
+    """
+    plain = {
+        "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0",
+        "GIT_NO_REPLACE_OBJECTS": "1",
+    }  # fmt: skip
     return {**environment.clean(environment.inherited()), **plain}
 
 

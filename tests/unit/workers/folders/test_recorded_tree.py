@@ -71,7 +71,10 @@ def test_what_else_is_in_the_worktree_is_never_committed_to_the_branch(one: OneH
     work = one.work()
     check(one)
     commit = one.close("Do it", work)
+    replace = f"git replace $(git rev-parse {commit}:one.txt) {EVIL}"
+    subprocess.run(replace, cwd=one.home.cwd, check=True, env=ENV, shell=True)
     assert one.apply() == f"main was fast-forwarded to {commit[:12]}"
+    assert (one.origin / "one.txt").read_text() == "done\n"
     assert "it has uncommitted changes" in one.discard()
     assert one.discard(force=True) == ""
     assert git(one.origin, "log", "-1", "--format=%s", f"{BRANCH}-unfinished") == (
@@ -146,6 +149,10 @@ def test_files_are_stored_as_git_add_stores_them(
     assert status(one) == set()
 
 
+#: The id of another file.
+EVIL = "$(echo evil | git hash-object -w --stdin)"
+
+
 @pytest.mark.parametrize(
     ("tampers", "stored"),
     [
@@ -154,6 +161,7 @@ def test_files_are_stored_as_git_add_stores_them(
         ("git config filter.new.clean 'echo evil'", b"BIG\n"),
         ("echo '*.big filter=other' > $(git rev-parse --git-path info/attributes)", b"big\n"),
         ("git config core.autocrlf true", b"BIG\n"),
+        (f"git replace $(git hash-object -w --no-filters data.big) {EVIL}", b"BIG\n"),
     ],
 )
 def test_filters_that_a_doer_sets_change_nothing_of_what_was_judged(
