@@ -1,6 +1,8 @@
 """Prints the measures of the product's structure for a revision and for the working tree.
 
-With `--check`, reports operations that are named in too many files.
+With `--walk`, prints the modules of `app` that a submit, a claim and a settle enter, in order. With
+`--check`, reports operations that are named in too many files, and a submit that enters too many
+rooms.
 """
 
 from __future__ import annotations
@@ -12,18 +14,41 @@ import re
 import subprocess
 import sys
 import tarfile
+import tempfile
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path, PurePosixPath
+from types import FrameType
+from typing import NamedTuple, TypeVar
 
+from pydantic import TypeAdapter
+
+from app.core.addresses import SessionRef
+from app.core.outcomes import Outcome
+from app.core.program import Program
+from app.core.records import Hint, QueueDepth
+from app.engine import Engine
+from app.sessions.attempts import Work
+from app.settings import Settings
+from app.store.store import Store, connect
 from leadhand.contract.operation import Operation
 from leadhand.contract.operations import NOUNS
+from leadhand.flows.documents import AnyDocument
+from leadhand.local.redis_server import RedisServer
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("app", "tasks", "workers", "api", "leadhand")
 ENDINGS = (".py", ".lua")
+T = TypeVar("T")
+_DOCUMENT: TypeAdapter[AnyDocument] = TypeAdapter(AnyDocument)
+_DONE = Outcome(word="succeeded", text="done")
 #: Files that name an operation: its declaration, its handler, and two more, such as the dashboard.
 PLACES = 4
+#: Rooms that a submit of each kind may enter.
+ROOMS = {"loop": 27, "flow": 29}
+#: Modules that are no rooms: the rules and values around which the rooms are, and what lies below.
+CORE = ("app.core.", "app.settings", "app.errors", "app.logs", "app.redaction", "app.truncate")
 #: Ten operations: the words by which each goes in routes, methods, handlers, commands and tools.
 OPERATIONS = {
     "rehome": r"rehome",
@@ -43,11 +68,15 @@ def main() -> int:
     """Print a table: what is measured, then, now; returns 1 if a check finds something."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("revision", nargs="?", default="HEAD", help="what to compare with (HEAD)")
-    options.add_argument("--check", action="store_true", help="report operations in many files")
+    options.add_argument("--check", action="store_true", help="report what is over its limit")
+    options.add_argument("--walk", action="store_true", help="show what a submit enters, in order")
     given = options.parse_args()
+    if given.walk:
+        print(*(f"{name}\n{table(visits)}\n" for name, visits in walks().items()), sep="\n")
+        return 0
     if given.check:
-        found = list(scattered(files_here()))
-        print(*found or [f"each operation is named in at most {PLACES} files"], sep="\n")
+        found = [*scattered(files_here()), *crowded(walks())]
+        print(*found or ["operations and submits are within their limits"], sep="\n")
         return 1 if found else 0
     revision = given.revision
     before, now = measures(files_of(revision)), measures(files_here())
@@ -78,6 +107,137 @@ def scattered(files: Mapping[str, str]) -> Iterator[str]:
     for name in names.values():
         if len(places[name]) > PLACES:
             yield f"{name} is in {len(places[name])} files: {', '.join(sorted(places[name]))}"
+
+
+class Visit(NamedTuple):
+    """A module of `app` in one call: how often control came (back) to it, and its calls."""
+
+    module: str
+    entered: int
+    calls: int
+
+    @property
+    def is_room(self) -> bool:
+        """Whether the module counts: whatever is in the core, or below it, is everywhere."""
+        return not self.module.startswith(CORE)
+
+
+def crowded(found: Mapping[str, Sequence[Visit]]) -> Iterator[str]:
+    """Yield an error for each submit that enters more rooms than it may."""
+    for kind, most in ROOMS.items():
+        rooms = [one.module for one in found[f"submit of a {kind}"] if one.is_room]
+        if len(rooms) > most:
+            yield f"a submit of a {kind} enters {len(rooms)} rooms, over {most}: {', '.join(rooms)}"
+
+
+def table(visits: Sequence[Visit]) -> str:
+    """Return the visits as lines, in the order in which the modules were first entered."""
+    rooms = sum(one.is_room for one in visits)
+    lines = [f"  {one.module:34}{one.entered:4}{one.calls:5}" for one in visits]
+    entered = sum(one.entered for one in visits)
+    last = f"  {rooms} rooms, {len(visits)} modules, entered {entered} times"
+    return "\n".join([f"  {'module':34}{'in':>4}{'calls':>6}", *lines, last])
+
+
+def visits_of(call: Callable[[], T]) -> tuple[T, list[Visit]]:
+    """Profile a call; returns what it returns, and the modules of `app` that it enters."""
+    path: list[str] = []
+    entered, calls = dict[str, int](), defaultdict[str, int](int)
+    last = ""
+
+    def come(module: str) -> None:
+        nonlocal last
+        if module != last:
+            entered[module] = entered.get(module, 0) + 1
+            last = module
+
+    def follow(frame: FrameType, event: str, _: object) -> None:
+        module = str(frame.f_globals.get("__name__", ""))
+        if not module.startswith("app."):
+            return
+        if event == "call":
+            path.append(module)
+            calls[module] += 1
+            come(module)
+        elif event == "return":
+            path.pop()
+            if path:
+                come(path[-1])
+
+    sys.setprofile(follow)
+    try:
+        result = call()
+    finally:
+        sys.setprofile(None)
+    return result, [Visit(module, entered[module], calls[module]) for module in entered]
+
+
+class _Messages:
+    """Keeps the last message; there is no worker."""
+
+    last: Hint
+
+    def publish(self, ref: SessionRef, program: Program, hints: Sequence[Hint]) -> None:  # noqa: ARG002
+        self.last = hints[-1]
+
+    def publish_all(self, batch: Sequence[tuple[SessionRef, Program, Sequence[Hint]]]) -> None:
+        for ref, program, hints in batch:
+            self.publish(ref, program, hints)
+
+    def depths(self, queues: Sequence[str]) -> Mapping[str, int]:  # noqa: ARG002
+        return {}
+
+    def strays(
+        self,
+        gone: Callable[[str, Sequence[str]], set[str]],  # noqa: ARG002
+        *,
+        drop: bool,  # noqa: ARG002
+    ) -> Sequence[QueueDepth]:
+        return []
+
+
+def walks() -> dict[str, list[Visit]]:
+    """Return what a submit, a claim and a settle enter, on an engine that has done each before."""
+    sent = _Messages()
+    with tempfile.TemporaryDirectory() as home, RedisServer(Path(home)) as server:
+        client = connect(server.url)
+        engine = Engine(Store(client), sent, Settings.model_validate({"secret": "of a walk"}))
+        _walk(engine, sent, Path(home, "before"))
+        found = _walk(engine, sent, Path(home, "again"))
+        client.close()
+    return found
+
+
+def _walk(engine: Engine, sent: _Messages, folder: Path) -> dict[str, list[Visit]]:
+    """Submit a flow and a loop, then carry out the doer of the loop."""
+    folder.mkdir()
+    task, cwd = folder.name, str(folder)
+    work = {"task": task, "doer": {"command": "true"}, "checkers": [{"prompt": "Is it done?"}]}
+    step = {
+        "type": "llm",
+        "agentType": "coder",
+        "identifier": "one",
+        "messages": [{"role": "user", "content": [task]}],
+    }
+    documents = {
+        "flow": {"kind": "flow", "name": "walk", "steps": [step], "cwd": cwd},
+        "loop": {"kind": "loop", **work, "cwd": cwd},
+    }
+    found = dict[str, list[Visit]]()
+    for kind, given in documents.items():
+        document = _DOCUMENT.validate_python(given)
+        submitted, visits = visits_of(partial(engine.submit.document, document))
+        found[f"submit of a {kind}"] = visits
+    ref = engine.registry.ref(submitted.session)
+    doer, found["claim of its doer"] = visits_of(partial(_claim, engine, ref, sent.last.address))
+    settle = partial(engine.attempts.settle, doer, _DONE, take=(), worker="walk")
+    _, found["settle of its doer"] = visits_of(settle)
+    return found
+
+
+def _claim(engine: Engine, ref: SessionRef, address: str) -> Work:
+    reply = engine.attempts.claim(ref, address, nonce="walk", worker="walk")
+    return engine.attempts.work(ref, reply.grants[0])
 
 
 def files_of(revision: str) -> dict[str, str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from scripts.house import measures, scattered
+from app.redaction import without_keys
+from scripts.house import ROOMS, Visit, crowded, measures, scattered, visits_of
 
 
 def test_measures_of_files() -> None:
@@ -25,3 +26,18 @@ def test_operation_that_is_named_in_five_files_is_reported() -> None:
     assert list(scattered(files)) == []
     [found] = scattered({**files, "cli/more.py": "print('sessions.rehome')"})
     assert found.startswith("sessions.rehome is in 5 files: api/0.py, ")
+
+
+def test_a_walk_counts_how_often_control_comes_to_a_module() -> None:
+    _, visits = visits_of(lambda: [without_keys("a"), without_keys("b")])
+    assert visits == [Visit("app.redaction", 1, 2)]
+
+
+def test_a_submit_that_enters_too_many_rooms_is_reported() -> None:
+    core = [Visit("app.core.program", 9, 9), Visit("app.settings", 1, 1)]  # everywhere: no rooms
+    rooms = [Visit(f"app.room{number}", 1, 1) for number in range(ROOMS["loop"])]
+    walks = {f"submit of a {kind}": [*core, *rooms] for kind in ROOMS}
+    assert list(crowded(walks)) == []
+    walks["submit of a loop"].append(Visit("app.another", 1, 1))
+    [found] = crowded(walks)
+    assert found.startswith(f"a submit of a loop enters {ROOMS['loop'] + 1} rooms")
