@@ -12,7 +12,7 @@ from flask import request
 
 from api.auth import current_caller, may_bring_commands
 from app.engine import Engine
-from app.sessions.drafts import Found
+from app.sessions.drafts import FolderDefinitions
 from leadhand.contract.fleet import LONGEST, FolderQuery
 from leadhand.errors import Malformed, TokenRefused
 from leadhand.models.folder_settings import FOLDER_HEADER
@@ -28,7 +28,9 @@ def folder_of_command() -> str:
     return folder
 
 
-def found_here(engine: Engine, asked: FolderQuery | None = None, *, default: str = "") -> Found:
+def found_here(
+    engine: Engine, asked: FolderQuery | None = None, *, default: str = ""
+) -> FolderDefinitions:
     """Returns the agents and tools that apply to a request: those of its folder or its session.
 
     A request that names neither is about the folder `default`; one of a body is always about its

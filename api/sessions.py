@@ -26,7 +26,7 @@ from app.core.states import Control
 from app.engine import Engine
 from app.security.api_tokens import Owner
 from app.sessions.bulk import How
-from app.sessions.drafts import Asker, Submitted
+from app.sessions.drafts import Request, Submitted
 from app.sessions.submit import Item, ItemRefused, Result, hash_document
 from leadhand.contract import messages, sessions, submissions
 from leadhand.contract.operation import JSON_LINES, NoBody, NoQuery, PageQuery
@@ -335,7 +335,7 @@ def _item(given: BatchItem, owner: Owner | None, engine: Engine, *, free: bool, 
     allow(document, free=free)
     key = given.idempotency_key
     body = hash_document(document, engine.settings.secret)
-    return Item(document, Asker(body, key, owner=owner, free=free, folder=folder_of_command()))
+    return Item(document, Request(body, key, owner=owner, free=free, folder=folder_of_command()))
 
 
 def _view(result: Result, number: int) -> BatchItemView:

@@ -24,7 +24,7 @@ from app.plans.tasks import PlanRecord, parse_plan
 from app.sessions.drafts import Environments
 from app.sessions.listing import END, decode_place, encode_cursor
 from app.sessions.programs import Registry
-from app.sessions.submit import About, Asker, Submissions
+from app.sessions.submit import About, Request, Submissions
 from app.sessions.transitions import Transitions
 from app.settings import Settings
 from app.store.store import Store
@@ -340,10 +340,10 @@ class OwnFolders:
         merge = PurePosixPath(found.folder).with_name(MERGE_FOLDER) / own.prefix
         definitions = self._submit.definitions.again(ref, fields, free=free)
         effective = self._environments.effective(environment)
-        asker = Asker(environment=effective, found=definitions, free=definitions.free)
+        request = Request(environment=effective, defined=definitions, free=definitions.free)
         about = self._about(ref, program, own.origin, "Apply")
         about = about._replace(cwd=own.origin if is_copy else str(merge), listed_in=own.origin)
-        return ApplyingView(session=self._submit.program_of(asker, program, about).session)
+        return ApplyingView(session=self._submit.program_of(request, program, about).session)
 
     def _recheck(self, ref: SessionRef, mode: Mode) -> Recheck:
         """How the merged work of a session is checked: by its last iteration."""

@@ -22,13 +22,14 @@ from pathlib import Path, PurePosixPath
 from types import FrameType
 from typing import NamedTuple, TypeVar
 
-from pydantic import TypeAdapter
+from pydantic import JsonValue, TypeAdapter
 
 from app.core.addresses import SessionRef
 from app.core.outcomes import Outcome
 from app.core.program import Program
 from app.core.records import Hint, QueueDepth
 from app.engine import Engine
+from app.fleet.inventory import text_of
 from app.sessions.attempts import Work
 from app.settings import Settings
 from app.store.store import Store, connect
@@ -42,11 +43,18 @@ PACKAGES = ("app", "tasks", "workers", "api", "leadhand")
 ENDINGS = (".py", ".lua")
 T = TypeVar("T")
 _DOCUMENT: TypeAdapter[AnyDocument] = TypeAdapter(AnyDocument)
+#: The inventory of the worker that a submit finds.
+_WORKER: dict[str, JsonValue] = {
+    "place": "here",
+    "default_agent": "coder",
+    "agents": ["coder"],
+    "agents_here": [{"name": "coder", "kind": "command", "command": "coder"}],
+}
 _DONE = Outcome(word="succeeded", text="done")
 #: Files that name an operation: its declaration, its handler, and two more, such as the dashboard.
 PLACES = 4
 #: Rooms that a submit of each kind may enter.
-ROOMS = {"loop": 27, "flow": 29}
+ROOMS = {"loop": 15, "flow": 19}
 #: Modules that are no rooms: the rules and values around which the rooms are, and what lies below.
 CORE = ("app.core.", "app.settings", "app.errors", "app.logs", "app.redaction", "app.truncate")
 #: Ten operations: the words by which each goes in routes, methods, handlers, commands and tools.
@@ -201,7 +209,12 @@ def walks() -> dict[str, list[Visit]]:
     sent = _Messages()
     with tempfile.TemporaryDirectory() as home, RedisServer(Path(home)) as server:
         client = connect(server.url)
-        engine = Engine(Store(client), sent, Settings.model_validate({"secret": "of a walk"}))
+        engine = Engine(
+            Store(client), sent, Settings.model_validate({"secret": "of a walk", "place": "here"})
+        )
+        now_ms = engine.store.now_ms()
+        inventory = text_of(_WORKER, now_ms=now_ms, holds_ms=3_600_000)
+        engine.store.fleet().publish_inventory("walk", inventory)
         _walk(engine, sent, Path(home, "before"))
         found = _walk(engine, sent, Path(home, "again"))
         client.close()
@@ -223,12 +236,13 @@ def _walk(engine: Engine, sent: _Messages, folder: Path) -> dict[str, list[Visit
         "flow": {"kind": "flow", "name": "walk", "steps": [step], "cwd": cwd},
         "loop": {"kind": "loop", **work, "cwd": cwd},
     }
-    found = dict[str, list[Visit]]()
+    found, sessions = dict[str, list[Visit]](), list[str]()
     for kind, given in documents.items():
         document = _DOCUMENT.validate_python(given)
         submitted, visits = visits_of(partial(engine.submit.document, document))
         found[f"submit of a {kind}"] = visits
-    ref = engine.registry.ref(submitted.session)
+        sessions.append(submitted.session)
+    ref = engine.registry.ref(sessions[-1])
     doer, found["claim of its doer"] = visits_of(partial(_claim, engine, ref, sent.last.address))
     settle = partial(engine.attempts.settle, doer, _DONE, take=(), worker="walk")
     _, found["settle of its doer"] = visits_of(settle)

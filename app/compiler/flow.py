@@ -469,7 +469,8 @@ class _Block:
 
     @property
     def _protection(self) -> dict[str, JsonValue]:
-        return protection(f"{TOP}{_RECORDS}", self.document.protected)
+        protected = self.document.protected
+        return protection(f"{TOP}{_RECORDS}", protected) if protected else {}
 
     @property
     def _retry(self) -> RetryPolicy:

@@ -197,13 +197,11 @@ def recording_step(id_: str, protected: Sequence[Protected], *, label: str) -> S
 def protection(
     step: str, protected: Sequence[Protected], *, asks: bool = False
 ) -> dict[str, JsonValue]:
-    """Builds the inputs with which a worker compares the files after a step, if there are any.
+    """Builds the inputs with which a worker compares the protected files after a step.
 
     `step` is the one that has recorded them, as references name it. With `asks` a person decides
     about changes in steps of their own.
     """
-    if not protected:
-        return {}
     before = outcome_reference(step)
     more: dict[str, JsonValue] = {"asks": True} if asks else {}
     return {"protected": {"patterns": _patterns(protected), "before": before, **more}}

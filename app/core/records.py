@@ -15,7 +15,7 @@ from app.core.program import Program
 from app.core.shared import LockRecord
 from app.core.stacks import StoredStack
 from leadhand.models.verdicts import Reason
-from leadhand.models.views.fleet import Finding
+from leadhand.models.views.fleet import Finding, WorkerView
 
 
 class Hint(BaseModel):
@@ -298,10 +298,10 @@ class StoredProgram(NamedTuple):
 
 
 class NewSession(NamedTuple):
-    """Arguments of the create transition."""
+    """A session that is ready to be created: the arguments of the create transition."""
 
     ref: SessionRef
-    program: str
+    program: Program
     #: Called only if the store may not have the program.
     content: Callable[[], StoredProgram]
     fields: Mapping[str, str]
@@ -320,6 +320,8 @@ class NewSession(NamedTuple):
     definitions: str = ""
     #: Warnings about what was submitted.
     warnings: Sequence[str] = ()
+    #: The live workers with which its document was checked; None for a program without a document.
+    workers: Sequence[WorkerView] | None = None
 
 
 class Carrier(Protocol):

@@ -10,8 +10,10 @@ from pydantic import BaseModel
 
 from app.core.environment import Definitions
 from app.errors import InvalidDocument
+from app.fleet.inventory import live_workers
 from app.settings import Settings
 from app.store.fleet import DefinitionStore
+from app.store.store import Store
 from leadhand.models.approvals import FOREIGN, Approvals, is_foreign
 from leadhand.models.folder_settings import (
     FILES,
@@ -142,9 +144,19 @@ class FolderReport(BaseModel):
 class FolderReports:
     """Shows the workers of a place as they are for the sessions of a folder."""
 
-    def __init__(self, store: DefinitionStore, *, place: str) -> None:
-        self._store = store
+    def __init__(self, store: Store, *, place: str) -> None:
+        self._workers_now = store.workers_now
+        self._store = store.part(DefinitionStore)
         self._place = place
+
+    def inventories(self, definitions: Definitions | None = None) -> list[WorkerView]:
+        """Returns the fleet's live workers, as they describe themselves; expired ones are left out.
+
+        With definitions they have the agents and tools that they offer to sessions with these.
+        """
+        texts, now_ms = self._workers_now()
+        workers = live_workers(texts, now_ms)
+        return workers if definitions is None else self.views(workers, definitions, now_ms=now_ms)
 
     def views(
         self, workers: Sequence[WorkerView], definitions: Definitions, *, now_ms: int

@@ -21,12 +21,12 @@ from app.core.outcomes import MICROS
 from app.core.records import StepRecord
 from app.core.routing import full_queue
 from app.core.states import ENDED, SessionStatus
+from app.fleet.admission import agents_of, tools_of
 from app.fleet.flow_tools import flow_tool
 from app.fleet.folder_reports import FolderReports
-from app.fleet.inventory import all_live_workers, all_queues, consumed_queues, live_workers
-from app.fleet.offers import agents_of, tools_of
+from app.fleet.inventory import all_live_workers, all_queues, consumed_queues
 from app.fleet.troubles import Troubles
-from app.store.fleet import DefinitionStore, StatisticsReads, StoredStep
+from app.store.fleet import StatisticsReads, StoredStep
 from app.store.store import Store
 from leadhand.models.verdicts import Reason
 from leadhand.models.views.fleet import (
@@ -107,23 +107,13 @@ class Fleet:
         flows: Callable[[], Sequence[FlowView]] = tuple,
         place: str = "",
     ) -> None:
-        self._folders = FolderReports(store.part(DefinitionStore), place=place)
+        self._folders = FolderReports(store, place=place)
+        self.inventories = self._folders.inventories
         self._troubles = troubles or Troubles()
         self._flows = flows
         self._store = store
         self._reads = store.overview()
         self._depths = depths
-
-    def inventories(self, definitions: Definitions | None = None) -> list[WorkerView]:
-        """Returns the fleet's live workers, as they describe themselves; expired ones are left out.
-
-        With definitions they have the agents and tools that they offer to sessions with these.
-        """
-        texts, now_ms = self._store.workers_now()
-        workers = live_workers(texts, now_ms)
-        if definitions is None:
-            return workers
-        return self._folders.views(workers, definitions, now_ms=now_ms)
 
     def at_work(self) -> list[WorkerView]:
         """Returns the fleet's live workers, each with the steps that it is running."""

@@ -10,6 +10,7 @@ from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 
 from app.core.addresses import SessionRef
 from app.errors import InvalidDocument, SpecForeign
+from app.sessions.drafts import stored_text
 from app.sessions.programs import Registry
 from app.store.store import Store
 from leadhand.errors import ControlRefused
@@ -18,7 +19,6 @@ from leadhand.flows.structure import ToolStep
 from leadhand.graphs.documents import GraphDocument, GraphStep
 from leadhand.models.documents import Checker, Doer, LoopDocument, WorkflowDocument
 from leadhand.models.plans import PlanDocument
-from leadhand.models.session_environment import FIELDS
 from leadhand.models.suggestions import nearest
 from leadhand.models.tool_schemas import AGENT
 from leadhand.models.validation_messages import first_error
@@ -26,8 +26,6 @@ from leadhand.models.validation_messages import first_error
 #: Fields of a document.
 Fields = dict[str, object]
 _DOCUMENT: TypeAdapter[AnyDocument] = TypeAdapter(AnyDocument)
-#: Fields that are not stored: a webhook has a secret, and an environment may have some.
-_SECRET = {"webhook", *FIELDS}
 #: The fields of a flow's step that have other steps.
 _INNER = ("steps", "branches", "then", "otherwise")
 
@@ -42,12 +40,6 @@ class Changes(NamedTuple):
     #: Of a graph or flow: another tool for a step, or in place of a tool.
     tools: Mapping[str, str] = {}
     label: str | None = None
-
-
-def stored_text(document: AnyDocument) -> str:
-    """Serializes a document as JSON for storage, without its webhook and environment."""
-    given = document.model_dump(mode="json", exclude_unset=True, exclude=_SECRET)
-    return json.dumps({**given, "kind": document.kind})
 
 
 def submitted_document(

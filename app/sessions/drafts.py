@@ -1,9 +1,11 @@
-"""What a new session is made of: the compiled document, definitions and environment."""
+"""What a new session is made of: the compiled document, definitions, environment and folder."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from pydantic import BaseModel, JsonValue, ValidationError
@@ -12,29 +14,37 @@ from app.compiler import compile_document
 from app.compiler.subflows import faults_of_subflows
 from app.core.addresses import SessionRef
 from app.core.environment import Definitions, SessionEnvironment
-from app.core.folders import OwnFolder, Workspace
+from app.core.folders import RESERVED, OwnFolder, Workspace
 from app.core.program import Program
 from app.core.states import FINAL, SessionStatus
 from app.errors import InvalidDocument, SeveralInvalid, SpecForeign
 from app.fleet.admission import Where, admit, faults_here
 from app.fleet.flow_catalog import Catalog
-from app.fleet.flow_tools import called_flows, faults_of_called_flows, with_flows
+from app.fleet.flow_tools import CalledFlows, called_flows, faults_of_called_flows, with_flows
 from app.fleet.folder_reports import DefinitionFiles
 from app.fleet.overview import Fleet
+from app.redaction import without_keys
 from app.security import signatures
 from app.security.api_tokens import Owner
 from app.sessions.programs import Registry
 from app.sessions.rewind import ResumePlan
 from app.settings import Settings
-from app.store.creation import Recent
 from app.store.session_reads import CreatedSession
-from app.store.store import Store
+from app.store.store import Recent, Store
 from leadhand.flows.documents import AnyDocument, FlowDocument
 from leadhand.flows.faults import all_faults, faults_of_graph
 from leadhand.graphs.documents import GraphDocument, GraphStep
-from leadhand.models.documents import Budget, WorkflowDocument
+from leadhand.models.documents import (
+    Budget,
+    LoopDocument,
+    PhaseDocument,
+    WorkflowDocument,
+    WorktreeOptions,
+)
 from leadhand.models.folder_settings import SessionSettings
-from leadhand.models.session_environment import check_values
+from leadhand.models.git_settings import repository_top
+from leadhand.models.plans import PlanDocument
+from leadhand.models.session_environment import FIELDS, check_values
 from leadhand.models.views.fleet import WorkerView
 from leadhand.models.views.shared import FlowCheckView, FlowFaultView
 
@@ -44,9 +54,13 @@ _Part = TypeVar("_Part", bound=BaseModel)
 #: The number of programs that a process keeps, and the size (characters of JSON) of the largest
 #: document whose program is kept.
 KEPT, LARGEST = 128, 64_000
+#: Fields that are not stored: a webhook has a secret, and an environment may have some.
+_SECRET = {"webhook", *FIELDS}
+#: The most characters of a commit's subject, as git's own tools show them.
+SUBJECT = 72
 
 
-class Found(NamedTuple):
+class FolderDefinitions(NamedTuple):
     """The definitions of a session, and the folder from which they were looked up."""
 
     definitions: Definitions | None = None
@@ -103,8 +117,8 @@ class About(NamedTuple):
         return self._replace(cwd=cwd, folder=cwd)
 
 
-class Asker(NamedTuple):
-    """The origin of a request: Idempotency-Key, parent step and owning token."""
+class Request(NamedTuple):
+    """What comes with a document: Idempotency-Key, parent step, owning token, environment."""
 
     body: str = ""
     key: str | None = None
@@ -128,7 +142,7 @@ class Asker(NamedTuple):
     #: The folder of the command that submits it: its definitions apply. By default its own.
     folder: str = ""
     #: The definitions, once they are found.
-    found: Found | None = None
+    defined: FolderDefinitions | None = None
 
     @property
     def stored_key(self) -> str | None:
@@ -149,22 +163,6 @@ class Submitted(NamedTuple):
     created: bool
     #: What is known of it, if this call created it from a document.
     made: CreatedSession | None = None
-
-
-class Draft(NamedTuple):
-    """A checked and compiled document, from which a session can be created."""
-
-    asker: Asker
-    program: Program
-    about: About
-    #: Bytes of the document.
-    size: int
-    #: The document as it is stored (JSON); empty if there is none.
-    request: str
-    #: The live workers with which it was checked; None for a program without a document.
-    workers: Sequence[WorkerView] | None = None
-    #: About the document, for people.
-    warnings: Sequence[str] = ()
 
 
 def _own_key(owner: Owner | None, key: str | None) -> str | None:
@@ -231,19 +229,19 @@ class SubmitDefinitions:
         self._registry = registry
         self._files = files
 
-    def of(self, asker: Asker, cwd: str | None) -> Found:
+    def of(self, request: Request, cwd: str | None) -> FolderDefinitions:
         """Returns the agent and tool definitions for a new session: its folder's or its parent's.
 
         They are those of the folder of the command that submits it, by default of its own working
         folder. Who may not bring commands does not choose them for another folder than its own.
         Raises InvalidDocument if a file of another user would define something.
         """
-        if asker.found is not None:
-            return asker.found
-        if asker.parent is not None:
-            return self.of_session(SessionRef(str(asker.parent["session"]), str(asker.root)))
-        folder = (asker.folder or cwd) if asker.free else (cwd or asker.folder)
-        return self.of_folder(folder or "", free=asker.free)
+        if request.defined is not None:
+            return request.defined
+        if request.parent is not None:
+            return self.of_session(SessionRef(str(request.parent["session"]), str(request.root)))
+        folder = (request.folder or cwd) if request.free else (cwd or request.folder)
+        return self.of_folder(folder or "", free=request.free)
 
     def with_folder_settings(self, document: AnyDocument, *, is_child: bool) -> AnyDocument:
         """Returns the document with the settings of leadhand.toml in its folder.
@@ -269,7 +267,7 @@ class SubmitDefinitions:
         *,
         free: bool,
         above: SessionRef | None = None,
-    ) -> Found:
+    ) -> FolderDefinitions:
         """Returns the definitions with which a session is resumed: those of its folder now.
 
         Unless the one who resumes it is `free` to bring commands, a session that may have commands
@@ -283,23 +281,23 @@ class SubmitDefinitions:
                 return found
             above = ref
         mark = self._store.values(above, "session", ["definitions"]).get("definitions", "")
-        return Found(self._registry.definitions(above, mark), folder, is_free)
+        return FolderDefinitions(self._registry.definitions(above, mark), folder, is_free)
 
-    def of_folder(self, folder: str, *, free: bool) -> Found:
+    def of_folder(self, folder: str, *, free: bool) -> FolderDefinitions:
         """Reads the agent and tool definitions that apply in a folder, as its files are now."""
         if not self._files.are_read:
-            return Found(free=free)
-        return Found(self._files.of(folder, free=free), folder, free)
+            return FolderDefinitions(free=free)
+        return FolderDefinitions(self._files.of(folder, free=free), folder, free)
 
-    def of_session(self, ref: SessionRef) -> Found:
+    def of_session(self, ref: SessionRef) -> FolderDefinitions:
         """Returns a session's stored definitions, for its child sessions; empty if it is final."""
         names = ["definitions", "defined_in", "status", "free"]
         fields = self._store.values(ref, "session", names)
         free = self._registry.is_free(ref, fields)
         if not self._files.are_read or fields.get("status") in FINAL:  # nothing starts below that
-            return Found(free=free)
+            return FolderDefinitions(free=free)
         mark, folder = fields.get("definitions", ""), fields.get("defined_in", "")
-        return Found(self._registry.definitions(ref, mark), folder, free)
+        return FolderDefinitions(self._registry.definitions(ref, mark), folder, free)
 
     def adopt_changes(
         self,
@@ -372,37 +370,29 @@ def workers_by_definitions(
     return read
 
 
-class Checked(NamedTuple):
-    """Where a document can run, and its program."""
-
-    where: Where
-    program: Program
-
-
 class CompiledPrograms:
     """The programs of documents that were submitted lately."""
 
     def __init__(self) -> None:
         self._recent = Recent[str, Program](KEPT)
 
-    def compile(self, document: AnyDocument, text: str, catalog: Catalog) -> Program:
+    def compile(self, document: AnyDocument, text: str, called: CalledFlows) -> Program:
         """Compile a document to a program, or reuse a recent result. Raises InvalidDocument.
 
-        `text` is the JSON of the document.
+        `text` is the JSON of the document, `called` the flows that it calls if it is a graph.
         """
-        # Flows that a graph calls are read from their files each time: they may change.
-        called = called_flows(document, catalog)
-        return with_flows(self._without_flows(document, text), document, called)
+        program = self._without_flows(document, text)
+        return with_flows(program, document, called) if called else program
 
     def check(
         self,
         document: AnyDocument,
         text: str,
-        catalog: Catalog,
+        called: CalledFlows,
         settings: Settings,
         workers: Sequence[WorkerView],
-    ) -> Checked:
-        """Check a document against workers and flows, and compile it; `text` is its JSON.
+    ) -> tuple[Where, Program]:
+        """Check a document against workers and flows, and compile it; arguments as of `compile`.
 
         Raises SeveralInvalid with the errors of all checks.
         """
@@ -411,16 +401,16 @@ class CompiledPrograms:
             where = admit(document, settings, workers)
         except InvalidDocument as error:
             faults += error.all
-        called = called_flows(document, catalog)
-        faults += faults_of_called_flows(document, called)
+        if called:
+            faults += faults_of_called_flows(document, called)
         try:
-            program = with_flows(self._without_flows(document, text), document, called)
+            program = self.compile(document, text, called)
         except InvalidDocument as error:
             faults += error.all
         if where is None or program is None or faults:
             # Two checks may report the same error.
             raise SeveralInvalid([*{(one.field, one.hint): one for one in faults}.values()])
-        return Checked(where, program)
+        return where, program
 
     def _without_flows(self, document: AnyDocument, text: str) -> Program:
         if len(text) > LARGEST:
@@ -500,3 +490,113 @@ class FlowChecks:
 
 def _fault_view(fault: InvalidDocument) -> FlowFaultView:
     return FlowFaultView(path=fault.field, message=f"it is {fault.value!r}; {fault.hint}")
+
+
+def stored_text(document: AnyDocument) -> str:
+    """Serializes a document as JSON for storage, without its webhook and environment."""
+    given = document.model_dump(mode="json", exclude_unset=True, exclude=_SECRET)
+    return json.dumps({**given, "kind": document.kind})
+
+
+def own_folder(
+    document: AnyDocument, settings: Settings, *, is_task: bool = False
+) -> OwnFolder | None:
+    """Computes the folder that a session has to itself; None if its document does not ask for one.
+
+    Raises InvalidDocument for a document without a folder to start from, and for checkers that
+    need a folder of its own. A plan's task has one.
+    """
+    if isinstance(document, PlanDocument | GraphDocument) or not document.worktree:
+        if not is_task:
+            _refuse_isolated(document)
+        return None
+    if document.cwd is None:
+        raise InvalidDocument("worktree", True, "name the folder to start from in cwd")
+    if has_branch(document.cwd, RESERVED):
+        hint = f"the branch {RESERVED!r} is in the way of branches named {RESERVED}/ID; rename it"
+        raise InvalidDocument("worktree", True, f"{hint} (git branch -m {RESERVED} OTHER)")
+    own = own_folder_from(document.cwd, settings)
+    asked = document.worktree
+    if not isinstance(asked, WorktreeOptions):
+        return own
+    return own._replace(copy_files=asked.copy_files, prepare=asked.prepare or "")
+
+
+def _refuse_isolated(document: AnyDocument) -> None:
+    loops = document.phases if isinstance(document, WorkflowDocument) else (document,)
+    for number, loop in enumerate(loops):
+        if not isinstance(loop, (LoopDocument, PhaseDocument)):
+            return
+        where = f"phases[{number}].checkers" if isinstance(loop, PhaseDocument) else "checkers"
+        for index, checker in enumerate(loop.checkers):
+            if checker.isolated:
+                hint = (
+                    "what other checkers change is put back in a worktree or copy of the session's"
+                    " own only; give `worktree: true`, or `clean` in place of isolated"
+                )
+                raise InvalidDocument(f"{where}[{index}].isolated", True, hint)
+
+
+def commit_subject(document: AnyDocument, label: str) -> str:
+    """Returns the subject of the commit with a session's work: its label, or its task's first line.
+
+    It is empty for documents that have neither.
+    """
+    if label or not isinstance(document, LoopDocument):
+        return label
+    lines = (line.strip().lstrip("#*- ") for line in document.task.splitlines())
+    first = without_keys(next((line for line in lines if line), ""))
+    return first if len(first) <= SUBJECT else f"{first[: SUBJECT - 1].rstrip()}…"
+
+
+def own_folder_from(origin: str, settings: Settings) -> OwnFolder:
+    """Computes the folder that a session which is started in a folder would have to itself."""
+    return OwnFolder(worktrees_of(settings), origin, prefix_in_repository(origin))
+
+
+def worktrees_of(settings: Settings) -> str:
+    """Returns the real path of the folder of all worktrees, as sessions record it."""
+    return str(settings.worktrees_root.resolve())
+
+
+def own_facts(session: str, own: OwnFolder | None) -> str:
+    """Serializes the original and planned path of a session's own folder as JSON; '' for None."""
+    if own is None:
+        return ""
+    return json.dumps({"origin": own.origin, "folder": own.path(session)})
+
+
+def prefix_in_repository(folder: str) -> str:
+    """Returns a folder's path relative to the top of its git repository; '' at the top, or if none.
+
+    The worker checks it: this process may be on another machine, where the folder is unknown.
+    """
+    here = Path(folder)
+    try:
+        top = repository_top(here)
+    except OSError:
+        return ""
+    return "" if top in (None, here) else str(here.relative_to(top))
+
+
+def has_branch(folder: str, name: str) -> bool:
+    """Whether a folder's repository has a branch, as far as its files show that."""
+    ref = f"refs/heads/{name}"
+    try:
+        top = repository_top(Path(folder))
+        if top is None:
+            return False
+        found = top / ".git"
+        common = found if found.is_dir() else _common_of(found)
+        packed = common / "packed-refs"
+        lines = packed.read_text(errors="replace").splitlines() if packed.is_file() else []
+        return (common / ref).is_file() or any(line.endswith(f" {ref}") for line in lines)
+    except OSError:
+        return False
+
+
+def _common_of(file: Path) -> Path:
+    """The directory that all worktrees share, from the file `.git` of a linked one."""
+    own = file.parent / file.read_text().removeprefix("gitdir:").strip()
+    common = own / "commondir"
+    return own / common.read_text().strip() if common.is_file() else own

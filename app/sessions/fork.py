@@ -20,15 +20,21 @@ from app.core.records import NewSession, Reply
 from app.core.routing import Join, stored_program
 from app.core.states import SessionStatus
 from app.errors import InvalidDocument, PositionRefused, SpecForeign
-from app.fleet.offers import AgentsThere
+from app.fleet.admission import AgentsThere
 from app.fleet.overview import Fleet
 from app.history.points import address_of, position_of
 from app.history.records import Snapshot
 from app.security.api_tokens import Owner, owner_argument, quota_error
 from app.security.signatures import comparison
-from app.sessions.documents import Changes, stored_text, submitted_document, with_changes
-from app.sessions.drafts import Environments, Found
-from app.sessions.folders import commit_subject, own_folder_from, worktrees_of
+from app.sessions.documents import Changes, submitted_document, with_changes
+from app.sessions.drafts import (
+    Environments,
+    FolderDefinitions,
+    commit_subject,
+    own_folder_from,
+    stored_text,
+    worktrees_of,
+)
 from app.sessions.forking import (
     FolderWork,
     KeptOutcomes,
@@ -43,7 +49,7 @@ from app.sessions.migrate import explain_misfit
 from app.sessions.presenters import diff_view
 from app.sessions.programs import Registry
 from app.sessions.rewind import Rewind
-from app.sessions.submit import DRAWS, About, Asker, Submissions, Submitted, digest_of
+from app.sessions.submit import DRAWS, About, Request, Submissions, Submitted, digest_of
 from app.sessions.transitions import Transitions
 from app.settings import Settings
 from app.store.store import Store
@@ -223,16 +229,16 @@ class Forks:
         """
         environment = self._environments.effective(wish.environment)
         body = wish.digest(session, self._settings.secret)
-        asker = Asker(body, key, owner=owner, free=free, environment=environment)
+        request = Request(body, key, owner=owner, free=free, environment=environment)
         for _ in range(DRAWS):
             ref = self._registry.ref(session)
-            made = self._submissions.find_submitted(asker) or self._try(ref, wish, asker, check)
+            made = self._submissions.find_submitted(request) or self._try(ref, wish, request, check)
             if made is not None:
                 return made
         raise RuntimeError("the session could not be copied")
 
     def _try(
-        self, ref: SessionRef, wish: Wish, asker: Asker, check: Callable[[AnyDocument], None]
+        self, ref: SessionRef, wish: Wish, request: Request, check: Callable[[AnyDocument], None]
     ) -> Submitted | None:
         """Plan the fork and create it; None if the session changed or the id is taken."""
         fields = self._store.fields(ref)
@@ -244,10 +250,10 @@ class Forks:
         document = submitted_document(self._store, self._registry, ref, fields, VERB)
         check(with_changes(document, wish.changes))
         folder = fields.get("defined_in", "")
-        found = self._submissions.definitions.of_folder(folder, free=asker.free)
+        found = self._submissions.definitions.of_folder(folder, free=request.free)
         plan = self._plan(ref, fields, document, wish, found)
-        asker = asker._replace(found=found)
-        return self._create(ref, fields, plan, wish, asker)
+        request = request._replace(defined=found)
+        return self._create(ref, fields, plan, wish, request)
 
     def _plan(
         self,
@@ -255,7 +261,7 @@ class Forks:
         fields: Mapping[str, str],
         document: AnyDocument,
         wish: Wish,
-        found: Found,
+        found: FolderDefinitions,
     ) -> _Plan:
         whole = self._verified(ref, fields)
         old = program = without_own_folder(whole)
@@ -296,7 +302,9 @@ class Forks:
             hint = f"{error.why}, so it may not run; submit the document again"
             raise ControlRefused(ref.id, VERB, fields["status"], hint) from None
 
-    def _without_foreign_threads(self, rewind: Rewind, found: Found) -> tuple[Rewind, list[str]]:
+    def _without_foreign_threads(
+        self, rewind: Rewind, found: FolderDefinitions
+    ) -> tuple[Rewind, list[str]]:
         """Leave out the conversations of agents that would continue in the origin's thread."""
         if not rewind.threads:
             return rewind, []
@@ -319,7 +327,7 @@ class Forks:
         fields: Mapping[str, str],
         plan: _Plan,
         wish: Wish,
-        asker: Asker,
+        request: Request,
     ) -> Submitted | None:
         copies = self._store.copies()
         session = secrets.token_hex(4)
@@ -328,7 +336,7 @@ class Forks:
             return None
         copied = copies.copy(ref, target)
         answer = self._store.fork(
-            self._new(target, ref, fields, plan, wish, asker, copied.cost_micros),
+            self._new(target, ref, fields, plan, wish, request, copied.cost_micros),
             {
                 **plan.rewind.arguments(),
                 "counts": {**copied.counts},
@@ -341,7 +349,7 @@ class Forks:
             return Submitted(session=session, created=True)
         if answer.session != target.id:
             copies.discard(target)
-        return None if answer.word in ("taken", "torn") else _other(answer, asker)
+        return None if answer.word in ("taken", "torn") else _other(answer, request)
 
     def _origin(self, ref: SessionRef, fields: Mapping[str, str]) -> dict[str, JsonValue]:
         """The session as it was planned for; while it works, it may change."""
@@ -357,7 +365,7 @@ class Forks:
         fields: Mapping[str, str],
         plan: _Plan,
         wish: Wish,
-        asker: Asker,
+        request: Request,
         cost_micros: int,
     ) -> NewSession:
         known = Snapshot(self._store, ref)
@@ -377,36 +385,37 @@ class Forks:
             source=fields.get("source", ""),
             made_from=json.dumps(made_from),
         ).within(plan.own, target.id)
-        asker = asker._replace(own=plan.own)
-        sealed = self._environments.encrypt(target, asker.environment)
-        new = self._submissions.fields_of(target, plan.program, about, asker, sealed)
+        request = request._replace(own=plan.own)
+        sealed = self._environments.encrypt(target, request.environment)
+        new = self._submissions.fields_of(
+            target, plan.program, about, request, sealed, plan.request
+        )
         size = len(plan.program.text.encode())
         return NewSession(
             ref=target,
-            program=plan.program.hash,
+            program=plan.program,
             content=lambda: stored_program(plan.program),
             fields={
                 **new,
-                **self._registry.request_seal(target, plan.request),
                 "budget": fields["budget"],
                 **({} if plan.own is not None else {"folder": fields.get("folder", "")}),
             },
-            idempotency_key=asker.stored_key,
-            body_hash=asker.body,
-            owner=owner_argument(asker.owner, size),
+            idempotency_key=request.stored_key,
+            body_hash=request.body,
+            owner=owner_argument(request.owner, size),
             request=plan.request,
             environment=sealed,
-            definitions=asker.found.text if asker.found is not None else "",
+            definitions=request.defined.text if request.defined is not None else "",
         )
 
 
-def _other(answer: Reply, asker: Asker) -> Submitted:
+def _other(answer: Reply, request: Request) -> Submitted:
     """The result of a call that created nothing. Raises IdempotencyConflict, QuotaPassed."""
     if answer.word == "exists":
         return Submitted(session=str(answer.session), created=False)
-    if answer.word == "quota" and asker.owner is not None:
-        raise quota_error(asker.owner, str(answer.why), answer.now)
-    raise IdempotencyConflict(str(asker.key))
+    if answer.word == "quota" and request.owner is not None:
+        raise quota_error(request.owner, str(answer.why), answer.now)
+    raise IdempotencyConflict(str(request.key))
 
 
 class Reruns:
@@ -444,7 +453,7 @@ class Reruns:
         passed = comparison(environment, secret=self._settings.secret)
         body = digest_of(f"rerun {session} {stored_text(document)}{passed}")
         made_from = json.dumps({"session": session, "verb": RERUN_VERB})
-        asker = Asker(
+        request = Request(
             body,
             key,
             owner=owner,
@@ -453,4 +462,4 @@ class Reruns:
             environment=environment,
             folder=fields.get("defined_in", ""),
         )
-        return self._submissions.document_of(asker, document)
+        return self._submissions.document_of(request, document)

@@ -21,8 +21,6 @@ from app.security.signatures import (
     is_signed,
     mark_of,
     program_id,
-    seal_commands,
-    seal_request,
     sign,
 )
 from app.settings import Settings
@@ -121,15 +119,6 @@ class Registry:
         """
         spec = Spec(ref.id, ref.root, program, cwd, place, environment, definitions)
         return sign(spec, secret=self._secret)
-
-    def seal_commands(self, ref: SessionRef) -> str:
-        """Return a signature that allows the child sessions of a session to contain commands."""
-        return seal_commands(ref.id, ref.root, secret=self._secret)
-
-    def request_seal(self, ref: SessionRef, request: str) -> dict[str, str]:
-        """Return the signature of a new session's stored document, as a field of its hash."""
-        sealed = seal_request(ref.id, ref.root, request, secret=self._secret) if request else ""
-        return {"request_seal": sealed}
 
     def check_request(self, ref: SessionRef, request: str, fields: Mapping[str, str]) -> None:
         """Raise SpecForeign unless `fields` has a valid signature of the document `request`."""

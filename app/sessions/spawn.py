@@ -9,7 +9,7 @@ from app.errors import InvalidDocument
 from app.security.api_tokens import Owner, Tokens
 from app.security.signatures import Caller
 from app.sessions.programs import Registry
-from app.sessions.submit import Asker, Submissions, Submitted, hash_document, hash_run
+from app.sessions.submit import Request, Submissions, Submitted, hash_document, hash_run
 from app.settings import Settings
 from app.store.store import Store
 from leadhand.contract.submissions import ParentEnd
@@ -58,23 +58,25 @@ class Spawner:
         Raises ParentRests if the attempt has ended, TreeLimitReached, and the errors of a submit.
         """
         _refuse_webhook(document)
-        asker = self._asker(
+        request = self._request(
             caller, hash_document(document, self._settings.secret), key, on_parent_end
         )
-        return self._submissions.document_of(asker, document, workers=workers)
+        return self._submissions.document_of(request, document, workers=workers)
 
     def flow(
         self, caller: Caller, name: str, run: FlowRun, *, key: str | None, on_parent_end: ParentEnd
     ) -> Submitted:
         """Run a flow of the catalog as a child session. Raises FlowUnknown, FlowDisabled."""
         _refuse_webhook(run)
-        asker = self._asker(caller, hash_run(name, run, self._settings.secret), key, on_parent_end)
-        return self._submissions.flow_of(asker, name, run)
+        request = self._request(
+            caller, hash_run(name, run, self._settings.secret), key, on_parent_end
+        )
+        return self._submissions.flow_of(request, name, run)
 
-    def _asker(self, caller: Caller, body: str, key: str | None, policy: ParentEnd) -> Asker:
+    def _request(self, caller: Caller, body: str, key: str | None, policy: ParentEnd) -> Request:
         ref = self._registry.ref(caller.session)
         fields = self._store.values(ref, "session", ["place", "token"])
-        return Asker(
+        return Request(
             body=body,
             key=child_key(caller, key, body, policy),
             parent={

@@ -1,4 +1,9 @@
-"""Creates sessions from submitted documents, one or many, idempotently by key."""
+"""Creates sessions from submitted documents, one or many, idempotently by key.
+
+A request becomes a new session in this order: the environment, the definitions and the settings of
+its folder; the compiled program, checked against the workers; the folder that it has to itself; the
+fields that describe it; its id and signatures. Then it is created, and its first steps are sent.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +11,7 @@ import hashlib
 import json
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from pydantic import JsonValue
@@ -25,27 +31,28 @@ from app.core.routing import stored_program
 from app.errors import InvalidDocument, ParentRests
 from app.fleet.admission import Where
 from app.fleet.flow_catalog import Catalog
-from app.fleet.flow_tools import apply_run, source_of
+from app.fleet.flow_tools import CalledFlows, apply_run, called_flows, source_of
 from app.fleet.folder_reports import DefinitionFiles
 from app.fleet.inventory import workers_for
 from app.fleet.overview import Fleet
 from app.fleet.store_guard import StoreGuard
 from app.redaction import without_keys
 from app.security.api_tokens import Owner, owner_argument, quota_error
-from app.security.signatures import comparison, mark_of
-from app.sessions.documents import stored_text
+from app.security.signatures import Spec, comparison, mark_of, seal_commands, seal_request, sign
 from app.sessions.drafts import (
     About,
-    Asker,
     CompiledPrograms,
-    Draft,
     Environments,
-    Found,
+    FolderDefinitions,
+    Request,
     SubmitDefinitions,
     Submitted,
+    commit_subject,
+    own_facts,
+    own_folder,
+    stored_text,
     workers_by_definitions,
 )
-from app.sessions.folders import commit_subject, own_facts, own_folder
 from app.sessions.programs import Registry
 from app.sessions.transitions import Transitions
 from app.settings import Settings
@@ -59,17 +66,20 @@ from leadhand.errors import (
     TreeLimitReached,
 )
 from leadhand.flows.documents import AnyDocument, FlowDocument, FlowRun
+from leadhand.graphs.documents import GraphDocument
 from leadhand.models.documents import Budget
 from leadhand.models.pipelines import hidden_exit_code
 from leadhand.models.plans import PlanDocument
 from leadhand.models.session_environment import FIELDS, WithEnvironment
 from leadhand.models.views.fleet import WorkerView
 
-__all__ = ["About", "Asker", "Draft", "Submissions", "Submitted"]
+__all__ = ["About", "Request", "Submissions", "Submitted"]
 #: Attempts to draw an unused session id; eight hex digits collide rarely.
 DRAWS = 20
 #: Priorities of messages; 0 is first.
 PRIORITIES = {"high": 0, "normal": 5, "low": 9}
+#: The live workers, by the definitions that a session has.
+WorkersOf = Callable[[Definitions | None], Sequence[WorkerView]]
 
 
 def create_error(
@@ -130,7 +140,6 @@ class Submissions:
     ) -> None:
         self._store = store
         self._settings = settings
-        self._registry = registry
         self._transitions = transitions
         self._fleet = fleet
         #: The catalog with the flows of a folder, without commands that are not approved.
@@ -162,19 +171,22 @@ class Submissions:
         active session has the label.
         """
         body = hash_document(document, self._settings.secret)
-        asker = Asker(
+        request = Request(
             body, idempotency_key, parent, root, owner, free, workspace=workspace, folder=folder
         )
-        return self.document_of(asker, document, workers=workers)
+        return self.document_of(request, document, workers=workers)
 
     def document_of(
-        self, asker: Asker, document: AnyDocument, *, workers: Sequence[WorkerView] | None = None
+        self,
+        request: Request,
+        document: AnyDocument,
+        *,
+        workers: Sequence[WorkerView] | None = None,
     ) -> Submitted:
         """Create a session from a document, or return that of its key. Raises as `document`."""
         workers_of = workers_by_definitions(self._fleet, workers)
-        return self._or_submitted(
-            asker, lambda: self.create_draft(self.draft(document, asker, workers_of=workers_of))
-        )
+        make = partial(self.new_session, request, document, workers_of=workers_of)
+        return self._or_submitted(request, partial(self.create, request, make))
 
     def flow(
         self,
@@ -191,21 +203,22 @@ class Submissions:
         Raises FlowUnknown, FlowDisabled, and the errors of `document`.
         """
         body = hash_run(name, run, self._settings.secret)
-        asker = Asker(body, idempotency_key, owner=owner, free=free, folder=folder)
-        return self.flow_of(asker, name, run)
+        request = Request(body, idempotency_key, owner=owner, free=free, folder=folder)
+        return self.flow_of(request, name, run)
 
-    def flow_of(self, asker: Asker, name: str, run: FlowRun) -> Submitted:
+    def flow_of(self, request: Request, name: str, run: FlowRun) -> Submitted:
         """Create a session from a catalog flow, or return that of its key. Raises as `flow`."""
-        return self._or_submitted(asker, lambda: self._create_run(asker, name, run))
+        return self._or_submitted(request, partial(self._create_run, request, name, run))
 
-    def _create_run(self, asker: Asker, name: str, run: FlowRun) -> Submitted:
-        found = self.definitions.of(asker, run.working_folder)
-        asker = asker._replace(found=found)
-        document = self.catalog_of(found.folder, found.free).document(name)
+    def _create_run(self, request: Request, name: str, run: FlowRun) -> Submitted:
+        defined = self.definitions.of(request, run.working_folder)
+        request = request._replace(defined=defined)
+        document = self.catalog_of(defined.folder, defined.free).document(name)
         try:
             applied = apply_run(document, run)
-            source = source_of(document, run, applied)
-            return self._create(applied, asker, source=source.model_dump_json())
+            source = source_of(document, run, applied).model_dump_json()
+            make = partial(self.new_session, request, applied, source=source)
+            return self.create(request, make)
         except InvalidDocument as error:
             if error.field != "cwd":
                 raise
@@ -215,7 +228,7 @@ class Submissions:
     def compile_flow(
         self,
         document: FlowDocument,
-        found: Found,
+        defined: FolderDefinitions,
         own: OwnFolder | None = None,
         *,
         is_child: bool = False,
@@ -224,113 +237,131 @@ class Submissions:
 
         `own` is the folder that the session has to itself.
         """
-        catalog = self.catalog_of(found.folder, found.free)
-        whole = self._with_files(document, catalog)
+        whole = self._with_files(document, defined)
         settled = self.definitions.with_folder_settings(whole, is_child=is_child)
-        program = self.compile(settled, found)
+        program = self.compile(settled, defined)
         return in_own_folder(program, own, document.label or "") if own is not None else program
 
-    def compile(self, document: AnyDocument, found: Found, *, is_new: bool = True) -> Program:
+    def compile(
+        self, document: AnyDocument, defined: FolderDefinitions, *, is_new: bool = True
+    ) -> Program:
         """Compile a document, with all checks of a submit if it is new. Raises InvalidDocument."""
         text = document.model_dump_json()
-        catalog = self.catalog_of(found.folder, found.free)
+        called = self._called_flows(document, defined)
         if not is_new:
-            return self._programs.compile(document, text, catalog)
-        workers = self._fleet.inventories(found.definitions)
-        return self._programs.check(document, text, catalog, self._settings, workers).program
+            return self._programs.compile(document, text, called)
+        workers = self._fleet.inventories(defined.definitions)
+        return self._programs.check(document, text, called, self._settings, workers)[1]
 
     def default_limits(self, program: Program) -> dict[str, int]:
         """Return the default budget limits of a session with this program."""
         return limits_of(program, self._settings.budget, Budget())
 
-    def _create(self, document: AnyDocument, asker: Asker, *, source: str = "") -> Submitted:
-        return self.create_draft(self.draft(document, asker, source=source))
-
-    def draft(
+    def new_session(
         self,
+        request: Request,
         document: AnyDocument,
-        asker: Asker,
         *,
         source: str = "",
-        workers_of: Callable[[Definitions | None], Sequence[WorkerView]] | None = None,
-    ) -> Draft:
-        """Check and compile a document; creates nothing. Raises InvalidDocument."""
+        workers_of: WorkersOf | None = None,
+    ) -> NewSession:
+        """Check and compile a document to a new session; stores nothing. Raises InvalidDocument."""
         # `workers_of` returns the workers, by the definitions that the session has.
-        document, asker = self._in_its_surroundings(document, asker)
-        found, environment = asker.found or Found(), asker.environment or SessionEnvironment()
-        workers = (workers_of or self._fleet.inventories)(found.definitions)
-        given, catalog = document, self.catalog_of(found.folder, found.free)
-        hook, label = document.webhook or (asker.owner and asker.owner.webhook), document.label
+        environment = self._environment(request, environment_of(document))
+        document = without_environment(document)
+        if document.place is None and request.place:
+            document = document.model_copy(update={"place": request.place})
+        defined = self.definitions.of(request, document.cwd)
+        document = self.definitions.with_folder_settings(
+            document, is_child=request.parent is not None
+        )
+        request = request._replace(environment=environment, defined=defined)
+        workers = (workers_of or self._fleet.inventories)(defined.definitions)
+        label = document.label or ""
         if isinstance(document, FlowDocument):
-            given = document = self._with_files(document, catalog)
+            document = self._with_files(document, defined)
             label = document.label or f"Flow: {document.name}"
-        text, label = document.model_dump_json(), label or ""
+        text, called = document.model_dump_json(), self._called_flows(document, defined)
         here = workers_for(workers, environment)
-        where, program = self._programs.check(document, text, catalog, self._settings, here)
-        cwd, workspace = document.cwd or "", asker.workspace
-        if workspace is not None:
-            program, cwd = in_workspace(program, workspace, label), workspace.cwd
-            where = where._replace(folder=cwd)
-        own = own_folder(document, self._settings, is_task=workspace is not None)
+        where, program = self._programs.check(document, text, called, self._settings, here)
+        if request.workspace is not None:
+            program = in_workspace(program, request.workspace, label)
+            where = where._replace(folder=request.workspace.cwd)
+        own = own_folder(document, self._settings, is_task=request.workspace is not None)
         if own is not None:
-            subject = commit_subject(document, label)
-            program, asker = in_own_folder(program, own, subject), asker._replace(own=own)
-        about = About(
+            program = in_own_folder(program, own, commit_subject(document, label))
+            request = request._replace(own=own)
+        about = self._about(request, document, program, where, label, source)
+        new = self._signed(
+            request, program, about, size=len(text.encode()), text=stored_text(document)
+        )
+        return new._replace(workers=workers, warnings=_warnings(document, program))
+
+    def _about(
+        self,
+        request: Request,
+        document: AnyDocument,
+        program: Program,
+        where: Where,
+        label: str,
+        source: str,
+    ) -> About:
+        """The fields that describe the session of a document."""
+        hook = document.webhook or (request.owner and request.owner.webhook)
+        workspace = request.workspace
+        return About(
             kind=document.kind,
             name=without_keys(program.name),
             label=without_keys(label),
-            unique_label=self._unique_label(document, asker, source, where),
-            cwd=cwd,
+            unique_label=self._unique_label(document, request, source, where),
+            cwd=workspace.cwd if workspace is not None else document.cwd or "",
             place=where.place,
             folder=where.folder,
             listed_in=where.listed_in,
-            priority=_priority(document, asker),
+            priority=_priority(document, request),
             webhook=hook.model_dump_json() if hook else "",
             rings=",".join(hook.events) if hook else "",
             budget=document.budget,
             source=source,
-            chosen="yes" if document.place is None and asker.parent is None else "",
-            on_parent_end=asker.on_parent_end,
-            own_budget=_own_budget(document) if asker.is_taken_over else "",
-            made_from=asker.made_from,
+            chosen="yes" if document.place is None and request.parent is None else "",
+            on_parent_end=request.on_parent_end,
+            own_budget=_own_budget(document) if request.is_taken_over else "",
+            made_from=request.made_from,
         )
-        made = Draft(asker, program, about, len(text.encode()), stored_text(given), workers)
-        return made._replace(warnings=_warnings(document, program))
 
-    def _in_its_surroundings(
-        self, document: AnyDocument, asker: Asker
-    ) -> tuple[AnyDocument, Asker]:
-        """The document at its place, and a caller with what the session's bodies get around it."""
-        environment = self._environment_of(asker, environment_of(document))
-        document = without_environment(document)
-        if document.place is None and asker.place:
-            document = document.model_copy(update={"place": asker.place})
-        found = self.definitions.of(asker, document.cwd)
-        document = self.definitions.with_folder_settings(
-            document, is_child=asker.parent is not None
-        )
-        return document, asker._replace(environment=environment, found=found)
-
-    def _unique_label(self, document: AnyDocument, asker: Asker, source: str, where: Where) -> str:
+    def _unique_label(
+        self, document: AnyDocument, request: Request, source: str, where: Where
+    ) -> str:
         """The label and where it is unique: in a working folder of embedded services, or a fleet.
 
         A label is a user's own: that of a child session or of a flow's run may repeat.
         """
         label = without_keys(document.label or "")
-        if not label or asker.parent is not None or source:
+        if not label or request.parent is not None or source:
             return ""
         if not self._settings.own_redis or not where.folder:
             return label
         folder = hashlib.sha256(f"{where.place}:{where.folder}".encode()).hexdigest()[:16]
         return f"{folder}:{label}"
 
-    def _with_files(self, document: FlowDocument, catalog: Catalog) -> FlowDocument:
+    def _with_files(self, document: FlowDocument, defined: FolderDefinitions) -> FlowDocument:
         """Adds a flow's files and subflows, and the settings' number of attempts."""
         attempts = document.attempts or self._settings.attempts
-        whole = catalog.complete(document)
+        whole = self.catalog_of(defined.folder, defined.free).complete(document)
         return whole.model_copy(update={"attempts": attempts})
 
-    def _or_submitted(self, asker: Asker, create: Callable[[], Submitted]) -> Submitted:
+    def _called_flows(self, document: AnyDocument, defined: FolderDefinitions) -> CalledFlows:
+        """The flows that a graph calls, read from their files each time: they may change."""
+        if not isinstance(document, GraphDocument):
+            return {}
+        return called_flows(document, self.catalog_of(defined.folder, defined.free))
+
+    def _environment(self, request: Request, given: SessionEnvironment) -> SessionEnvironment:
+        """The environment of a session; `given` is that of a document."""
+        given = request.environment or given
+        return self._environments.effective(given, request.parent, request.root)
+
+    def _or_submitted(self, request: Request, create: Callable[[], Submitted]) -> Submitted:
         """Create a session, or find the one of the same key if the document is refused now.
 
         The create transition finds it too, but a refused document does not get that far.
@@ -338,21 +369,21 @@ class Submissions:
         try:
             return create()
         except LeadhandError as error:
-            known = None if isinstance(error, StoreAway) else self.find_submitted(asker)
+            known = None if isinstance(error, StoreAway) else self.find_submitted(request)
             if known is None:
                 raise
             return known
 
-    def find_submitted(self, asker: Asker) -> Submitted | None:
+    def find_submitted(self, request: Request) -> Submitted | None:
         """Return the session of this key, or None. Raises IdempotencyConflict for another body."""
-        own = asker.stored_key
+        own = request.stored_key
         # Only the create transition can assign the child of an earlier attempt to this one.
-        found = self._store.find_submitted(own) if own and not asker.is_taken_over else None
+        found = self._store.find_submitted(own) if own and not request.is_taken_over else None
         if found is None:
             return None
         session, known = found
-        if known != asker.body:
-            raise IdempotencyConflict(str(asker.key))
+        if known != request.body:
+            raise IdempotencyConflict(str(request.key))
         return Submitted(session=session, created=False)
 
     def program(
@@ -368,74 +399,68 @@ class Submissions:
         size: int = 0,
     ) -> Submitted:
         """Create a session for a compiled program; `body` is a hash to recognise repeats."""
-        return self.program_of(Asker(body, key, parent, root, owner), program, about, size=size)
+        request = Request(body, key, parent, root, owner)
+        return self.program_of(request, program, about, size=size)
 
     def program_of(
-        self, asker: Asker, program: Program, about: About, *, size: int = 0, request: str = ""
+        self, request: Request, program: Program, about: About, *, size: int = 0
     ) -> Submitted:
         """Create a session for a compiled program, for this caller.
 
         Raises ParentRests and TreeLimitReached for a child session, IdempotencyConflict,
         QuotaPassed, LabelTaken.
         """
-        return self.create_draft(Draft(asker, program, about, size, request))
+        if request.environment is None:
+            environment = self._environment(request, SessionEnvironment())
+            request = request._replace(environment=environment)
+        return self.create(request, partial(self._signed, request, program, about, size=size))
 
-    def create_draft(self, draft: Draft) -> Submitted:
-        """Create the session of a draft, and send the queue messages for its first steps.
+    def create(self, request: Request, make: Callable[[], NewSession]) -> Submitted:
+        """Create the session that `make` builds, and send the queue messages for its first steps.
 
-        Raises as `program_of`.
+        It is built again, with another id, if its id is in use. Raises as `program_of`.
         """
         for _ in range(DRAWS):
-            new = self.new_session(draft)
+            new = make()
             answer = self._store.create(new)
-            found = self.submitted(draft, new, answer)
+            found = self.submitted(request, new, answer)
             if found is not None:
                 if found.created:
-                    self._transitions.dispatch(new.ref, answer, draft.program)
-                    found = found._replace(made=_created(draft, new, answer))
+                    self._transitions.dispatch(new.ref, answer, new.program)
+                    found = found._replace(made=_created(new, answer))
                 return found
         raise RuntimeError("no free session id was found")
 
-    def new_session(self, draft: Draft) -> NewSession:
-        """Build the arguments that create a draft's session, with a random id; stores nothing."""
-        asker, program = draft.asker, draft.program
+    def _signed(
+        self, request: Request, program: Program, about: About, *, size: int = 0, text: str = ""
+    ) -> NewSession:
+        """A session with a random id and its signatures; `text` is its stored document."""
         session = secrets.token_hex(4)
-        ref = SessionRef(session, asker.root or session)
-        sealed = self._environments.encrypt(ref, self._environment_of(asker))
-        about = draft.about.within(asker.own, session)
-        asker = asker._replace(found=self.definitions.of(asker, about.cwd))
-        fields = self.fields_of(ref, program, about, asker, sealed)
+        ref = SessionRef(session, request.root or session)
+        about = about.within(request.own, session)
+        defined = self.definitions.of(request, about.cwd)
+        sealed = self._environments.encrypt(ref, request.environment)
+        request = request._replace(defined=defined)
         return NewSession(
             ref=ref,
-            program=program.hash,
+            program=program,
             content=lambda: stored_program(program),
-            fields={**fields, **self._registry.request_seal(ref, draft.request)},
-            idempotency_key=asker.stored_key,
-            body_hash=asker.body,
-            parent=asker.parent,
-            limits=asker.limits,
-            owner=owner_argument(asker.owner, draft.size),
-            request=draft.request,
+            fields=self.fields_of(ref, program, about, request, sealed, text),
+            idempotency_key=request.stored_key,
+            body_hash=request.body,
+            parent=request.parent,
+            limits=request.limits,
+            owner=owner_argument(request.owner, size) if request.owner is not None else None,
+            request=text,
             environment=sealed,
-            definitions=asker.found.text if asker.found is not None else "",
-            warnings=draft.warnings,
+            definitions=defined.text,
         )
 
-    def _environment_of(
-        self, asker: Asker, given: SessionEnvironment | None = None
-    ) -> SessionEnvironment:
-        """The environment of a new session. A draft has it; `given` is that of a document."""
-        if given is None and asker.environment is not None:
-            return asker.environment
-        given = asker.environment or given or SessionEnvironment()
-        return self._environments.effective(given, asker.parent, asker.root)
-
-    def submitted(self, draft: Draft, new: NewSession, answer: Reply) -> Submitted | None:
+    def submitted(self, request: Request, new: NewSession, answer: Reply) -> Submitted | None:
         """Convert the reply to a create to the session or an error; None if it must be repeated.
 
         The error is raised, as by `program_of`.
         """
-        owner, parent, key = draft.asker.owner, draft.asker.parent, draft.asker.key
         match answer.word:
             case "taken" | "no_program":
                 return None
@@ -444,21 +469,32 @@ class Submissions:
             case "exists":
                 return Submitted(session=str(answer.session), created=False)
             case "conflict":
-                raise IdempotencyConflict(str(key))
+                raise IdempotencyConflict(str(request.key))
             case "other_store":
                 # Raises StoreUnknown, or adopts a store that was accepted meanwhile.
                 self._guard.check()
                 return None
-            case "quota" if owner is not None:
-                raise quota_error(owner, str(answer.why), answer.now)
+            case "quota" if request.owner is not None:
+                raise quota_error(request.owner, str(answer.why), answer.now)
             case _:
-                raise create_error(answer, draft.about.label, parent)
+                raise create_error(answer, new.fields["label"], request.parent)
 
     def fields_of(
-        self, ref: SessionRef, program: Program, about: About, asker: Asker, sealed: str = ""
+        self,
+        ref: SessionRef,
+        program: Program,
+        about: About,
+        request: Request,
+        sealed: str = "",
+        text: str = "",
     ) -> dict[str, str]:
-        """Build the signed fields of a new session's Redis hash; `sealed` is its environment."""
-        parent, mark, found = asker.parent, mark_of(sealed), asker.found or Found()
+        """Build the signed fields of a new session's Redis hash.
+
+        `sealed` is its environment, and `text` its document, as they are stored.
+        """
+        parent, defined = request.parent, request.defined or FolderDefinitions()
+        secret, mark, definitions = self._settings.secret, mark_of(sealed), defined.mark
+        spec = Spec(ref.id, ref.root, program.hash, about.cwd, about.place, mark, definitions)
         return {
             "id": ref.id,
             "root": ref.root,
@@ -467,33 +503,27 @@ class Submissions:
             "budget": json.dumps(limits_of(program, self._settings.budget, about.budget)),
             "folder": lock_name(f"folder:{about.place}:{about.folder}") if about.folder else "",
             "program": program.hash,
-            "signature": self._registry.signature(
-                ref,
-                program.hash,
-                cwd=about.cwd,
-                place=about.place,
-                environment=mark,
-                definitions=found.mark,
-            ),
+            "signature": sign(spec, secret=secret),
             **({"environment": mark} if mark else {}),
-            **({"definitions": found.mark} if found.mark else {}),
-            **({"defined_in": found.folder} if found.folder else {}),
+            **({"definitions": definitions} if definitions else {}),
+            **({"defined_in": defined.folder} if defined.folder else {}),
             "schema": str(program.schema_version),
             "window": str(self._settings.window),
             "export": "1" if self._settings.export_dir else "",
             **self._settings.retentions,
             "parent": json.dumps(dict(parent)) if parent else "",
-            "own_folder": own_facts(ref.id, asker.own),
-            "free": self._registry.seal_commands(ref) if found.free else "",
+            "own_folder": own_facts(ref.id, request.own),
+            "free": seal_commands(ref.id, ref.root, secret=secret) if defined.free else "",
+            "request_seal": seal_request(ref.id, ref.root, text, secret=secret) if text else "",
         }
 
 
-def _created(draft: Draft, new: NewSession, reply: Reply) -> CreatedSession | None:
-    """What is known of a session that was just created from a draft."""
-    if draft.workers is None:
+def _created(new: NewSession, reply: Reply) -> CreatedSession | None:
+    """What is known of a session that was just created from a document."""
+    if new.workers is None:
         return None
-    nodes = [node.id for node in draft.program.body]
-    return CreatedSession(new.ref, nodes, [hint.address for hint in reply.hints], draft.workers)
+    nodes = [node.id for node in new.program.body]
+    return CreatedSession(new.ref, nodes, [hint.address for hint in reply.hints], new.workers)
 
 
 def _warnings(document: AnyDocument, program: Program) -> list[str]:
@@ -510,9 +540,9 @@ def _warnings(document: AnyDocument, program: Program) -> list[str]:
     return list(dict.fromkeys(text for text in found if text is not None))
 
 
-def _priority(document: AnyDocument, asker: Asker) -> int:
+def _priority(document: AnyDocument, request: Request) -> int:
     """The priority of its messages: a child that a body may wait for comes before new sessions."""
-    is_waited_for = asker.limits is not None and "priority" not in document.model_fields_set
+    is_waited_for = request.limits is not None and "priority" not in document.model_fields_set
     return PRIORITIES["high" if is_waited_for else document.priority]
 
 
@@ -526,7 +556,7 @@ class Item(NamedTuple):
     """A document of a batch, and the request's origin, which has its own key."""
 
     document: AnyDocument
-    asker: Asker
+    request: Request
 
 
 class ItemRefused(Exception):
@@ -541,7 +571,7 @@ class ItemRefused(Exception):
 
 #: A session, or why there is none.
 Result = Submitted | LeadhandError
-_Drafted = Draft | Submitted | LeadhandError
+_Drafted = NewSession | Submitted | LeadhandError
 
 
 class Batches:
@@ -567,12 +597,12 @@ class Batches:
         for number, one in enumerate(drafted):
             if all_or_none and isinstance(one, LeadhandError):
                 raise ItemRefused(number, one)
-        drafts = [one for one in drafted if isinstance(one, Draft)]
-        created = self._create(drafts)
+        pairs = zip(items, drafted, strict=True)
+        created = self._create([(item, one) for item, one in pairs if isinstance(one, NewSession)])
         used, results = set[str | None](), list[Result]()
         for item, one in zip(items, drafted, strict=True):
-            key = item.asker.stored_key
-            result = next(created) if isinstance(one, Draft) else one
+            key = item.request.stored_key
+            result = next(created) if isinstance(one, NewSession) else one
             if key is not None and key in used:  # an item before it has the key now
                 result = self._or_found(item, result)
             if isinstance(result, Submitted):
@@ -580,11 +610,9 @@ class Batches:
             results.append(result)
         return results
 
-    def _draft(
-        self, item: Item, workers_of: Callable[[Definitions | None], Sequence[WorkerView]]
-    ) -> _Drafted:
+    def _draft(self, item: Item, workers_of: WorkersOf) -> _Drafted:
         try:
-            return self._submissions.draft(item.document, item.asker, workers_of=workers_of)
+            return self._submissions.new_session(item.request, item.document, workers_of=workers_of)
         except LeadhandError as error:
             return self._or_found(item, error)
 
@@ -593,26 +621,28 @@ class Batches:
         if isinstance(result, Submitted):
             return result
         try:
-            return self._submissions.find_submitted(item.asker) or result
+            return self._submissions.find_submitted(item.request) or result
         except LeadhandError as error:
             return error
 
-    def _create(self, drafts: Sequence[Draft]) -> Iterator[Result]:
-        news = [self._submissions.new_session(draft) for draft in drafts]
-        replies = self._store.create_all(news) if news else []
-        made = list(zip(drafts, news, replies, strict=True))
-        created = [one for one in made if one[2].word == "created"]
+    def _create(self, drafts: Sequence[tuple[Item, NewSession]]) -> Iterator[Result]:
+        replies = self._store.create_all([new for _, new in drafts]) if drafts else []
+        made = [(item, new, reply) for (item, new), reply in zip(drafts, replies, strict=True)]
+        created = [(new, reply) for _, new, reply in made if reply.word == "created"]
         self._transitions.publish_all(
-            [(new.ref, draft.program, reply.hints) for draft, new, reply in created]
+            [(new.ref, new.program, reply.hints) for new, reply in created]
         )
-        for _, new, reply in created:
+        for new, reply in created:
             self._transitions.after(new.ref, reply)
-        for draft, new, reply in made:
-            yield self._result(draft, new, reply)
+        for item, new, reply in made:
+            yield self._result(item, new, reply)
 
-    def _result(self, draft: Draft, new: NewSession, reply: Reply) -> Result:
+    def _result(self, item: Item, new: NewSession, reply: Reply) -> Result:
         try:
-            found = self._submissions.submitted(draft, new, reply)
-            return self._submissions.create_draft(draft) if found is None else found
+            found = self._submissions.submitted(item.request, new, reply)
+            if found is not None:
+                return found
+            make = partial(self._submissions.new_session, item.request, item.document)
+            return self._submissions.create(item.request, make)
         except LeadhandError as error:
             return error

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Literal, TypeVar, cast, get_args
+from typing import Generic, Literal, TypeVar, cast, get_args
 
 from pydantic import JsonValue
 from redis import Redis
@@ -13,10 +15,10 @@ from redis.backoff import ExponentialWithJitterBackoff
 from redis.retry import Retry
 
 from app.core.addresses import SessionRef
-from app.core.records import NewSession, Reply, StepRecord, TurnRecord
+from app.core.records import NewSession, Reply, StepRecord, StoredProgram, TurnRecord
 from app.store.artifacts import ArtifactReads, OutputReads
 from app.store.changes import read_event, stream_entries
-from app.store.creation import Copies, Creations
+from app.store.copies import Copies
 from app.store.errors import Away, readable_replies, translate_errors
 from app.store.fleet import FleetRecords, KeyScanner, OverviewReads
 from app.store.identity import Identity, IdentityStore, state_of
@@ -29,7 +31,11 @@ from leadhand.errors import KeyDamaged, StoreUnknown
 from leadhand.models.views.step import Event
 
 Due = Literal["leases", "ready", "errands"]
+K = TypeVar("K")
 P = TypeVar("P")
+V = TypeVar("V")
+#: The number of programs that a process remembers as stored.
+KNOWN = 1024
 #: Maximum connections of a client. Each thread takes one for reads and one for transitions;
 #: redis-py's default of 100 is too low for a large API.
 CONNECTIONS = 10_000
@@ -57,6 +63,38 @@ def connect(
 _JSON = json.JSONEncoder(allow_nan=False)
 
 
+class Recent(Generic[K, V]):
+    """Keeps the entries that were used last, and forgets the others.
+
+    >>> recent = Recent[str, int](2)
+    >>> recent["a"], recent["b"] = 1, 2
+    >>> recent.get("a")
+    1
+    >>> recent["c"] = 3
+    >>> recent.get("b") is None
+    True
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._entries = OrderedDict[K, V]()
+        self._changing = threading.Lock()
+
+    def get(self, key: K) -> V | None:
+        """Return the entry of a key and mark it as used last; None if there is none."""
+        with self._changing:
+            if key in self._entries:
+                self._entries.move_to_end(key)
+            return self._entries.get(key)
+
+    def __setitem__(self, key: K, value: V) -> None:
+        with self._changing:
+            self._entries[key] = value
+            self._entries.move_to_end(key)
+            while len(self._entries) > self._most:
+                self._entries.popitem(last=False)
+
+
 class Store:
     """Sessions in Redis. Every transition is atomic and idempotent."""
 
@@ -75,21 +113,60 @@ class Store:
         self.expected_identity: Callable[[], Identity | None] = lambda: None
         self._scripts = Scripts(redis, read, self._verify)
         self._read = read
-        self._creations = Creations(self.run, self.run_each)
+        #: Hashes of programs that were stored.
+        self._stored = Recent[str, bool](KNOWN)
 
     # Transitions
 
     def create(self, new: NewSession) -> Reply:
-        """Create a session; the reply is created, exists, conflict, taken (id) or refused."""
-        return self._creations.create(new, self.expected_id())
+        """Create a session; the reply is created, exists, conflict, taken (id) or refused.
+
+        Its program is sent only if the store may lack it: it may be deleted with its last session
+        at any time, and is then sent again.
+        """
+        arguments, program = _arguments(new, self.expected_id()), new.program.hash
+        reply: Reply | None = None
+        if self._stored.get(program):
+            reply = self.run("create", new.ref, program, arguments)
+        if reply is None or reply.word == "no_program":
+            content = new.content()
+            arguments |= _routes(content)
+            reply = self.run("create", new.ref, program, arguments, outcome=content.document)
+        if reply.word == "created":
+            self._stored[program] = True
+        return reply
 
     def create_all(self, news: Sequence[NewSession]) -> list[Reply]:
-        """Create sessions in one round trip; replies as `create`, or no_program."""
-        return self._creations.create_all(news, self.expected_id())
+        """Create sessions in one round trip, each one atomic by itself; replies as `create`.
+
+        A program is sent with its first session only, so a later one may get `no_program` if that
+        one was refused: create it by itself. A session that competes with another one of these for
+        a key or a label has its program with it, since their order decides.
+        """
+        sent, calls = set[str](), list[tuple[SessionRef, str, Call]]()
+        claims = Counter(claim for new in news for claim in _claims(new))
+        store = self.expected_id()
+        for new in news:
+            arguments, document, program = _arguments(new, store), "", new.program.hash
+            competes = any(claims[claim] > 1 for claim in _claims(new))
+            if (competes or program not in sent) and not self._stored.get(program):
+                content = new.content()
+                arguments |= _routes(content)
+                document = content.document
+            sent.add(program)
+            calls.append((new.ref, program, Call(arguments, document)))
+        replies = self.run_each("create", calls)
+        for new, reply in zip(news, replies, strict=True):
+            if reply.word == "created":
+                self._stored[new.program.hash] = True
+        return replies
 
     def fork(self, new: NewSession, more: Mapping[str, JsonValue]) -> Reply:
         """Create a session from copied records; replies as `create`, or torn if some are gone."""
-        return self._creations.fork(new, self.expected_id(), more)
+        content = new.content()
+        arguments = {**_arguments(new, self.expected_id()), **_routes(content), **more}
+        program = new.program.hash
+        return self.run("steps_fork", new.ref, program, arguments, outcome=content.document)
 
     def run(
         self,
@@ -457,6 +534,42 @@ class Store:
         """Return the location of Redis for messages: its host and port, or its socket's path."""
         target = self._redis.connection_pool.connection_kwargs
         return str(target.get("path") or f"{target.get('host')}:{target.get('port')}")
+
+
+def _claims(new: NewSession) -> Iterator[tuple[str, str]]:
+    """The names of which only one session can have each."""
+    for kind, name in (("key", new.idempotency_key), ("label", new.fields.get("label"))):
+        if name:
+            yield kind, name
+
+
+def _routes(content: StoredProgram) -> dict[str, JsonValue]:
+    return {"routes": dict(content.routes)}
+
+
+def _arguments(new: NewSession, store: str | None) -> dict[str, JsonValue]:
+    """The arguments that both transitions have, without the program."""
+    arguments: dict[str, JsonValue] = {
+        "root": new.ref.root,
+        "program": new.program.hash,
+        "fields": dict(new.fields),
+        "body": new.body_hash,
+        "request": new.request,
+        "environment": new.environment,
+        "definitions": new.definitions,
+        "store": store,
+    }
+    if new.idempotency_key is not None:
+        arguments["key"] = new.idempotency_key
+    if new.parent is not None:
+        arguments["parent"] = dict(new.parent)
+    if new.warnings:
+        arguments["warnings"] = [*new.warnings]
+    if new.limits is not None:
+        arguments["limits"] = dict(new.limits)
+    if new.owner is not None:
+        arguments["owner"] = {k: v for k, v in new.owner.items() if v is not None}
+    return arguments
 
 
 def _texts(found: object) -> list[str]:

@@ -180,7 +180,7 @@ class Drive:
             "budget": json.dumps(budget) if budget else "",
         }  # fmt: skip
         new = NewSession(
-            self.ref, self.program.hash, self._content, fields, key, body, parent,
+            self.ref, self.program, self._content, fields, key, body, parent,
         )  # fmt: skip
         answer = self.bench.store.create(new)
         self.hinted += [hint.address for hint in answer.hints]

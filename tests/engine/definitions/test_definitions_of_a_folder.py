@@ -15,7 +15,7 @@ from app.errors import InvalidDocument, SpecForeign
 from app.fleet import folder_reports
 from app.sessions.attempts import Work
 from app.sessions.documents import Changes
-from app.sessions.drafts import Asker
+from app.sessions.drafts import Request
 from app.sessions.programs import Registry
 from leadhand.flows.documents import FlowRun
 from leadhand.models.approvals import approval_key, digest_of
@@ -141,8 +141,8 @@ def test_child_session_has_the_definitions_of_its_parent_wherever_it_works(home)
         "session": session, "address": work.grant.address, "fence": work.grant.fence,
         "base": home.engine.store.keys.base(work.ref),
     }  # fmt: skip
-    asker = Asker(parent=parent, root=session)  # its right to bring commands is its parent's
-    made = home.engine.submit.document_of(asker, document(cwd=home.path("two")))
+    request = Request(parent=parent, root=session)  # its right to bring commands is its parent's
+    made = home.engine.submit.document_of(request, document(cwd=home.path("two")))
     assert home.work(made.session).definitions == work.definitions
 
 

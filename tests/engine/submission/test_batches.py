@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.errors import InvalidDocument
-from app.sessions.drafts import Asker, Submitted
+from app.sessions.drafts import Request, Submitted
 from app.sessions.submit import Item, ItemRefused, Result, hash_document
 from leadhand.errors import IdempotencyConflict, LabelTaken, StoreAway
 from leadhand.flows.documents import AnyDocument
@@ -36,14 +36,14 @@ def item(asked: Asked) -> Item:
     task, key, label, is_able = asked
     fields = {"task": task, "checkers": ["true"], "doer": {"command": "true"}, "label": label}
     document = LoopDocument.model_validate({**fields, "cwd": "/tmp" if is_able else "/nowhere"})
-    return Item(document, Asker(hash_document(document, "s"), key, free=True))
+    return Item(document, Request(hash_document(document, "s"), key, free=True))
 
 
 def one_by_one(world: World, items: Sequence[Item]) -> list[Result]:
     found: list[Result] = []
     for one in items:
         try:
-            found.append(world.engine.submit.document_of(one.asker, one.document))
+            found.append(world.engine.submit.document_of(one.request, one.document))
         except (InvalidDocument, IdempotencyConflict, LabelTaken) as error:
             found.append(error)
     return found
@@ -122,7 +122,7 @@ def test_a_refused_document_refuses_the_whole_batch(bench: Bench) -> None:
 def test_a_batch_takes_one_round_trip_for_all_sessions(bench: Bench) -> None:
     world = World.of(bench)
     document: AnyDocument = item(("a", None, None, True)).document
-    items = [Item(document, Asker("b", f"key{n}", free=True)) for n in range(100)]
+    items = [Item(document, Request("b", f"key{n}", free=True)) for n in range(100)]
     world.engine.batches.submit(items[:1], all_or_none=True)
     bench.redis.config_resetstat()
     results = world.engine.batches.submit(items[1:], all_or_none=True)

@@ -8,7 +8,6 @@ from app.compiler import compile_document
 from app.core.addresses import SessionRef
 from app.core.program import Action, Program, Step
 from app.errors import InvalidDocument
-from app.fleet.flow_catalog import Catalog
 from app.sessions import drafts
 from app.sessions.submit import About, Submitted
 from leadhand.errors import IdempotencyConflict
@@ -65,7 +64,7 @@ def test_nothing_of_a_session_is_stored_while_its_program_is_unknown(bench: Benc
             assert set(bench.redis.keys()) == before
         return reply
 
-    world.engine.store._creations._run = spy
+    world.engine.store.run = spy  # type: ignore[method-assign]
     submit(world)
     assert sent == ["no_program", "created"]
 
@@ -116,7 +115,7 @@ def test_a_default_that_is_written_is_another_program_than_one_left_out() -> Non
     for more in ({"timeout_s": 60}, {}):
         step = {"name": "ask", "tool": "agent:claude", "arguments": {"task": "t"}, **more}
         graph = GraphDocument.model_validate({"kind": "graph", "name": "g", "steps": [step]})
-        program = programs.compile(graph, graph.model_dump_json(), Catalog(()))
+        program = programs.compile(graph, graph.model_dump_json(), {})
         assert program == compile_document(graph)
         limits.append(program.text)
     assert limits[0] != limits[1]

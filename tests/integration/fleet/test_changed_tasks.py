@@ -116,7 +116,7 @@ def test_a_program_that_a_resume_takes_over_tells_its_changed_task_or_file_scope
 
     def adopt(ref: SessionRef, _after: str | None) -> ResumePlan:
         fields = engine.store.fields(ref)
-        signature = engine.submit._registry.signature(
+        signature = engine.registry.signature(
             ref, program.hash, cwd=fields["cwd"], place=fields["place"]
         )
         adopts = Adoption(program, signature, "", afresh=False)

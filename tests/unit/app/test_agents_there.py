@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 
 from app.errors import InvalidDocument
-from app.fleet.admission import admit, faults_here
-from app.fleet.offers import agents_of
-from app.fleet.placement import other_home
+from app.fleet.admission import admit, agents_of, faults_here, other_home
 from app.settings import Settings
 from leadhand.flows.documents import FlowDocument
 from leadhand.models.documents import LoopDocument, WorkflowDocument

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 
 from app.compiler import compile_document
 from app.compiler.requirements import requirements_of
-from app.fleet.offers import tools_in
+from app.fleet.admission import tools_in
 from app.security.command_permission import free_commands
 from leadhand.flows.documents import AnyDocument
 

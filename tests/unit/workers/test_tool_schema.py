@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.compiler.requirements import requirements_of
-from app.fleet.offers import ToolsThere
+from app.fleet.admission import ToolsThere
 from leadhand.functions.modules import ArgumentsRefused, typed_arguments
 from leadhand.graphs.documents import GraphDocument, input_faults
 from leadhand.models.forms import NumberField, check_value

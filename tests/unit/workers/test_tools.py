@@ -16,10 +16,8 @@ import pytest
 from app.core.outcomes import Outcome
 from app.core.program import Action
 from app.errors import InvalidDocument
-from app.fleet.admission import admit
+from app.fleet.admission import admit, other_home, tools_of
 from app.fleet.inventory import inventory_of, text_of
-from app.fleet.offers import tools_of
-from app.fleet.placement import other_home
 from app.sessions.results import fails_again
 from app.settings import Settings
 from leadhand.cli.tools import tool_lines

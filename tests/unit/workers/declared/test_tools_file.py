@@ -8,7 +8,7 @@ import pytest
 from pydantic import JsonValue
 
 from app.compiler.requirements import ToolNeed
-from app.fleet.offers import ToolsThere
+from app.fleet.admission import ToolsThere
 from app.sessions.results import fails_again
 from leadhand.models.tool_schemas import check_tool_name
 from leadhand.models.views.fleet import ToolHere, WorkerView

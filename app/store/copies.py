@@ -1,22 +1,16 @@
-"""Creates sessions, also as copies, and sends a program only if the store may not have it."""
+"""Copies the records of a session for a fork."""
 
 from __future__ import annotations
 
 import json
-import threading
-from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from typing import Generic, NamedTuple, Protocol, TypeVar, cast
+from typing import NamedTuple, cast
 
-from pydantic import JsonValue
 from redis import Redis
 
 from app.core.addresses import SessionRef
-from app.core.records import NewSession, Reply, StoredProgram
 from app.store.keys import Keys
-from app.store.script_library import Verb
-from app.store.script_runner import Call
 
 #: Records of one batch.
 BATCH = 500
@@ -27,12 +21,6 @@ _ENDED = frozenset({"succeeded", "failed", "cancelled", "skipped"})
 #: Fields of a step's record that belong to its attempts.
 _OF_ATTEMPTS = ("nonce", "owner", "lease", "deadline", "heard")
 _SUPERSEDED = {"code": "superseded", "text": "it had not ended when the session was forked"}
-K = TypeVar("K")
-V = TypeVar("V")
-#: The number of programs that a process remembers as stored.
-KNOWN = 1024
-#: Runs a transition on several sessions in one round trip; takes session, program and arguments.
-RunEach = Callable[[Verb, Sequence[tuple[SessionRef, str, Call]]], list[Reply]]
 
 
 class Copied(NamedTuple):
@@ -169,144 +157,3 @@ def _turn(address: str, text: str) -> str | None:
         reason = {**_SUPERSEDED, "at": address}
         turn |= {"state": "closed", "verdict": "cancelled", "reason": reason}
     return json.dumps(turn)
-
-
-class Recent(Generic[K, V]):
-    """Keeps the entries that were used last, and forgets the others.
-
-    >>> recent = Recent[str, int](2)
-    >>> recent["a"], recent["b"] = 1, 2
-    >>> recent.get("a")
-    1
-    >>> recent["c"] = 3
-    >>> recent.get("b") is None
-    True
-    """
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._entries = OrderedDict[K, V]()
-        self._changing = threading.Lock()
-
-    def get(self, key: K) -> V | None:
-        """Return the entry of a key and mark it as used last; None if there is none."""
-        with self._changing:
-            if key in self._entries:
-                self._entries.move_to_end(key)
-            return self._entries.get(key)
-
-    def __setitem__(self, key: K, value: V) -> None:
-        with self._changing:
-            self._entries[key] = value
-            self._entries.move_to_end(key)
-            while len(self._entries) > self._most:
-                self._entries.popitem(last=False)
-
-
-class _Run(Protocol):
-    def __call__(
-        self,
-        verb: Verb,
-        ref: SessionRef,
-        program: str,
-        arguments: Mapping[str, JsonValue],
-        *,
-        outcome: str = "",
-    ) -> Reply: ...
-
-
-class Creations:
-    """Calls the transitions that create sessions.
-
-    A stored program may be deleted with its last session at any time; the store reports that, and
-    the program is sent again.
-    """
-
-    def __init__(self, run: _Run, run_each: RunEach) -> None:
-        self._run = run
-        self._run_each = run_each
-        #: Hashes of programs that were stored.
-        self._known = Recent[str, bool](KNOWN)
-
-    def create(self, new: NewSession, store: str | None) -> Reply:
-        """Create a session, sending its program only if the store lacks it; returns the reply.
-
-        `store` is the id of the expected store.
-        """
-        arguments = _arguments(new, store)
-        reply: Reply | None = None
-        if self._known.get(new.program):
-            reply = self._run("create", new.ref, new.program, arguments)
-        if reply is None or reply.word == "no_program":
-            content = new.content()
-            arguments |= _routes(content)
-            reply = self._run("create", new.ref, new.program, arguments, outcome=content.document)
-        if reply.word == "created":
-            self._known[new.program] = True
-        return reply
-
-    def create_all(self, news: Sequence[NewSession], store: str | None) -> list[Reply]:
-        """Create sessions in one round trip, each one atomic by itself; returns a reply for each.
-
-        A program is sent with its first session only, so a later one may get `no_program` if that
-        one was refused: create it by itself. A session that competes with another one of these for
-        a key or a label has its program with it, since their order decides.
-        """
-        sent, calls = set[str](), list[tuple[SessionRef, str, Call]]()
-        claims = Counter(claim for new in news for claim in _claims(new))
-        for new in news:
-            arguments, document = _arguments(new, store), ""
-            competes = any(claims[claim] > 1 for claim in _claims(new))
-            if (competes or new.program not in sent) and not self._known.get(new.program):
-                content = new.content()
-                arguments |= _routes(content)
-                document = content.document
-            sent.add(new.program)
-            calls.append((new.ref, new.program, Call(arguments, document)))
-        replies = self._run_each("create", calls)
-        for new, reply in zip(news, replies, strict=True):
-            if reply.word == "created":
-                self._known[new.program] = True
-        return replies
-
-    def fork(self, new: NewSession, store: str | None, more: Mapping[str, JsonValue]) -> Reply:
-        """Create a session from records that were copied from another one; returns the reply."""
-        content = new.content()
-        arguments = {**_arguments(new, store), **_routes(content), **more}
-        return self._run("steps_fork", new.ref, new.program, arguments, outcome=content.document)
-
-
-def _claims(new: NewSession) -> Iterator[tuple[str, str]]:
-    """The names of which only one session can have each."""
-    for kind, name in (("key", new.idempotency_key), ("label", new.fields.get("label"))):
-        if name:
-            yield kind, name
-
-
-def _routes(content: StoredProgram) -> dict[str, JsonValue]:
-    return {"routes": dict(content.routes)}
-
-
-def _arguments(new: NewSession, store: str | None) -> dict[str, JsonValue]:
-    """The arguments that both transitions have, without the program."""
-    arguments: dict[str, JsonValue] = {
-        "root": new.ref.root,
-        "program": new.program,
-        "fields": dict(new.fields),
-        "body": new.body_hash,
-        "request": new.request,
-        "environment": new.environment,
-        "definitions": new.definitions,
-        "store": store,
-    }
-    if new.idempotency_key is not None:
-        arguments["key"] = new.idempotency_key
-    if new.parent is not None:
-        arguments["parent"] = dict(new.parent)
-    if new.warnings:
-        arguments["warnings"] = [*new.warnings]
-    if new.limits is not None:
-        arguments["limits"] = dict(new.limits)
-    if new.owner is not None:
-        arguments["owner"] = {k: v for k, v in new.owner.items() if v is not None}
-    return arguments
