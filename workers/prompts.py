@@ -21,7 +21,7 @@ from app.core.outcomes import AGAIN, Baseline
 from app.truncate import cut
 from leadhand.models.documents import Checker, Doer, Protected, Quarantined
 from workers.folders.protected import Answered, Protection
-from workers.task import NOT_JUDGED, Inputs, Text, as_text
+from workers.task import Inputs, Text, as_text
 
 #: Characters of the analysis that the prompt quotes.
 _ANALYSIS = 32_000
@@ -92,13 +92,10 @@ class Previous(Inputs):
 
     work: Text = ""
     feedback: Text = ""
+    #: False if the work was not judged, because all checkers that did not accept timed out.
+    judged: bool | None = None
     #: The number of the doer's tool calls, if all of them failed.
     tools_failed: _Count = None
-
-    @property
-    def not_judged(self) -> bool:
-        """Whether the work was not judged because all checkers that did not accept timed out."""
-        return self.feedback.startswith(NOT_JUDGED)
 
 
 class Prior(Inputs):
@@ -430,7 +427,7 @@ def _scope(inputs: DoerInputs) -> Iterator[str]:
 def _previous(inputs: DoerInputs) -> Iterator[str]:
     """How the previous iteration ended."""
     before = f"Iteration {inputs.iteration - 1}{_limit(inputs)}"
-    if inputs.previous is not None and inputs.previous.not_judged:
+    if inputs.previous is not None and inputs.previous.judged is False:
         yield (
             f"# Previous Attempt\n\n{before} was not judged, because its check timed out. Keep what"
             " was good, finish what is missing, and let the check end sooner if the work slows it."

@@ -73,10 +73,6 @@ class Check(BaseModel):
     outcome: Outcome | None = None
 
 
-#: The first line of the feedback of an iteration whose work no checker refused.
-NOT_JUDGED = "The check ended before it judged the work: this is no verdict on the work."
-
-
 #: What decided on a checker's verdict if its answer was none.
 UNCLEAR: Literal["none"] = "none"
 

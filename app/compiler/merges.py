@@ -97,7 +97,7 @@ def _attempt(document: LoopDocument, facts: dict[str, JsonValue]) -> tuple[Step,
             "inputs": {
                 name: steps["do"].inputs.get(name) for name in ("doer", "model")
             } | {"task": "${rebase.ask}"} | by_products(document)
-            | protection("protect", document.protected),
+            | (protection("protect", document.protected) if document.protected else {}),
         }
     )  # fmt: skip
     commit = _step(
@@ -162,6 +162,7 @@ def _after() -> Step:
     """Ends the loop once the work is merged, or fails after the last round."""
     inputs: dict[str, JsonValue] = {
         "do": "after", "verdict": "${attempt:verdict}", "text": "${attempt:text}",
+        "code": "${attempt:value.code}",
         "iteration": "${turn.iteration}", "max": "${turn.max}",
     }  # fmt: skip
     return _step("after", inputs)

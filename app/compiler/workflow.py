@@ -431,6 +431,8 @@ def _do(
     prior: list[JsonValue],
     id_: str,
 ) -> Step:
+    files, asks = _protected_files(loop), loop.on_protected == "ask"
+    protected = protection(_protect_id(id_), files, asks=asks) if files else {}
     return Step(
         id="do",
         action=Action.AGENT,
@@ -454,12 +456,13 @@ def _do(
             "previous": {
                 "work": "${previous.do.text}",
                 "feedback": "${previous.judge.text}",
+                "judged": "${previous.judge.judged}",
                 "tools_failed": "${previous.do.tools_failed}",
             },
             "prior": prior,
             **({"continues": True} if loop.conversation == "continue" else {}),
             **by_products(loop),
-            **protection(_protect_id(id_), _protected_files(loop), asks=loop.on_protected == "ask"),
+            **protected,
         },
     )
 

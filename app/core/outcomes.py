@@ -17,8 +17,6 @@ from leadhand.models.verdicts import Counts, Reason, ReasonCode, VerdictWord
 from leadhand.models.views.step import ToolCallView
 
 Verdict = VerdictWord
-#: The text of the end of a child session, for `failed_child`.
-_CHILD_END = re.compile(r"^child session (\w+) is ")
 #: Micros per dollar; costs are counted in micros so that sums are exact.
 MICROS = 1_000_000
 Tokens = Annotated[int, Field(ge=0, le=10**12)]
@@ -144,6 +142,8 @@ class Outcome(BaseModel):
     stale: Verdict | None = None
     #: Of a judge: whether the checks run again on the same work, since the verdict is stale.
     recheck: Literal[True] | None = None
+    #: Of a judge: False if all checks that did not accept timed out; its text is no feedback then.
+    judged: Literal[False] | None = None
     #: Of a doer that was not started: the step whose work is checked again.
     passed_on: str | None = None
     text: str = ""
@@ -264,14 +264,8 @@ def outcome_of_child(child: str, fields: Mapping[str, str], result: JsonValue = 
     beneath = Reason.model_validate_json(fields["reason"]) if fields.get("reason") else None
     if beneath is not None:
         value["why"] = list(beneath.chain())[-1].text
-    reason = Reason(code=ReasonCode.FAILED_STEP, text=text, beneath=beneath)
+    reason = Reason(code=ReasonCode.FAILED_STEP, text=text, child=child, beneath=beneath)
     return Outcome(word="failed", text=text, value=value, reason=reason, retryable=False)
-
-
-def failed_child(reason: Reason) -> str | None:
-    """Returns the child session's id in a reason about its end; None for any other reason."""
-    found = _CHILD_END.match(reason.text)
-    return found[1] if found is not None else None
 
 
 def quote_error(text: str) -> str:

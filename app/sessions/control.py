@@ -17,9 +17,8 @@ from app.core.program import BUDGETS, agents_of
 from app.core.records import Reply
 from app.core.states import AT_WORK, ENDED, PARENT_DID, SESSION_NEXT, Control, Seen, SessionStatus
 from app.errors import InvalidDocument, PositionRefused
-from app.fleet.offers import tools_in
+from app.fleet.admission import check_roots, other_home, tools_in
 from app.fleet.overview import Fleet
-from app.fleet.placement import check_roots, other_home
 from app.history.points import is_flow
 from app.history.records import Snapshot
 from app.plans.phases import Phases
@@ -252,6 +251,7 @@ class SessionControl:
         beneath = Reason.model_validate_json(why) if why else None
         reason = Reason(
             code=ReasonCode.EXIT, text=f"child session {child} is exited", at=by.address,
+            child=child,
             beneath=beneath,
         )  # fmt: skip
         more: dict[str, JsonValue] = {"reason": reason.model_dump(mode="json", exclude_none=True)}

@@ -9,12 +9,11 @@ from pydantic import JsonValue, ValidationError
 
 from app.core.addresses import SessionRef, path_of
 from app.core.folders import is_folder
-from app.core.outcomes import failed_child
 from app.core.program import SCHEMA_VERSION, Action, Loop, Program, Step, is_before_work
 from app.core.records import StepRecord
 from app.core.routing import full_queue, queue_of
 from app.core.states import ACCEPTED, ENDED, SessionStatus
-from app.fleet.offers import tools_of
+from app.fleet.admission import tools_of
 from app.fleet.overview import Depths
 from app.fleet.troubles import Troubles, troubles_at
 from app.history.values import written_name
@@ -101,9 +100,8 @@ class Explainer:
         own, child = _own_part(reason)
         causes = self._causes(fields, reason, own)
         actions = self._actions(ref, fields, own) if deeper == DEPTH else []
-        commands = [*self._commands(ref, fields, own)]
-        if actions and all(one.verb != "resume" for one in actions):
-            commands = [one for one in commands if not one.startswith("leadhand resume ")]
+        resumes = not actions or any(one.verb == "resume" for one in actions)
+        commands = [*self._commands(ref, fields, own, resumes=resumes)]
         commands += [f"leadhand explain {child}"] if child else []
         commands += [one.command for one in actions]
         commands += [command for wait in waits for command in wait.next]
@@ -311,10 +309,10 @@ class Explainer:
         return Holder(session, root, address, since, lock)
 
     def _commands(
-        self, ref: SessionRef, fields: Mapping[str, str], reason: Reason | None
+        self, ref: SessionRef, fields: Mapping[str, str], reason: Reason | None, *, resumes: bool
     ) -> Iterator[str]:
-        """Yields commands for the session as a whole."""
-        yield from self._session_commands(ref, fields, reason)
+        """Yields commands for the session as a whole; without `resumes` none that resumes it."""
+        yield from self._session_commands(ref, fields, reason, resumes=resumes)
         if fields["status"] in ENDED and self._store.children(ref):
             yield f"leadhand ls --parent {ref.id}"
         own = own_folder_view(fields)
@@ -323,13 +321,14 @@ class Explainer:
             yield f"leadhand apply {ref.id}{force}"
 
     def _session_commands(
-        self, ref: SessionRef, fields: Mapping[str, str], reason: Reason | None
+        self, ref: SessionRef, fields: Mapping[str, str], reason: Reason | None, *, resumes: bool
     ) -> Iterator[str]:
         match fields["status"]:
-            case SessionStatus.STOPPED:
+            case SessionStatus.STOPPED if resumes:
                 yield f"leadhand resume {ref.id}{self._budget_options(fields)}"
             case SessionStatus.FAILED:
-                yield f"leadhand resume {ref.id}{self._limit_options(ref, fields, reason)}"
+                if resumes:
+                    yield f"leadhand resume {ref.id}{self._limit_options(ref, fields, reason)}"
                 yield f"leadhand show {ref.id}"
                 yield f"leadhand logs {ref.id}"
             case SessionStatus.STOPPING | SessionStatus.EXITING:
@@ -411,9 +410,8 @@ def _own_part(reason: Reason | None) -> tuple[Reason | None, str | None]:
     """
     if reason is None:
         return None, None
-    child = failed_child(reason)
-    if child is not None:
-        return reason.model_copy(update={"beneath": None}), child
+    if reason.child is not None:
+        return reason.model_copy(update={"beneath": None}), reason.child
     beneath, child = _own_part(reason.beneath)
     return reason.model_copy(update={"beneath": beneath}), child
 

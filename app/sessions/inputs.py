@@ -235,6 +235,7 @@ def _loop_value(program: Program, loop: str, seen: _Seen) -> JsonValue:
         "verdict": turn.verdict,
         "iterations": turn.iteration,
         "text": None if outcome.get("word") == "skipped" else outcome.get("text", ""),
+        "value": outcome.get("value"),
     }
 
 

@@ -108,6 +108,8 @@ class Reason(View):
     text: str = ""
     #: The address of the step or loop that this reason is about.
     at: str | None = None
+    #: The child session whose end this is; the addresses in `beneath` are in its program.
+    child: str | None = None
     beneath: Reason | None = None
 
     def chain(self) -> Iterator[Reason]:

@@ -95,7 +95,8 @@ def _run_function(
     task: BodyTask, inputs: DoerInputs, name: str, cancel: threading.Event
 ) -> Outcome:
     context: dict[str, JsonValue] = inputs.model_dump(
-        mode="json", exclude={"doer": True, "continues": True, "previous": {"tools_failed"}}
+        mode="json",
+        exclude={"doer": True, "continues": True, "previous": {"judged", "tools_failed"}},
     )
     prompt = _prompt(task, inputs)
     context["prompt"] = prompt

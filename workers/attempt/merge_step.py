@@ -24,8 +24,6 @@ from workers.git.merging import Conflict, Rebased
 from workers.processes.exit_outcome import failed_outcome
 from workers.task import BodyTask, Text
 
-#: The first words about merged work that the checkers do not accept.
-_RECHECK = "the merged work was not accepted by the checkers"
 #: Characters of a diff.
 DIFF_LIMIT = 400_000
 _RULES = (
@@ -38,7 +36,7 @@ class _Begin(BaseModel):
     choice: str | None = None
     fields: dict[str, JsonValue] | None = None
     refused: str | None = None
-    code: str | None = None
+    code: ReasonCode | None = None
 
 
 class _Again(BaseModel):
@@ -53,6 +51,8 @@ class _Again(BaseModel):
 class _After(BaseModel):
     verdict: str | None = None
     text: Text = ""
+    #: Why the attempt was refused; None for a conflict.
+    code: ReasonCode | None = None
     iteration: int
     max: int
 
@@ -82,7 +82,7 @@ def carry_out(task: BodyTask, cancel: threading.Event, deadline: float) -> Outco
 def _begin(task: BodyTask, _: threading.Event, __: float) -> Outcome:
     given = _Begin.model_validate(task.inputs)
     if given.choice == GIVE_UP:
-        return failed_outcome(_code(given.code), f"given up: {given.refused}")
+        return failed_outcome(given.code or ReasonCode.CONFLICT, f"given up: {given.refused}")
     advice = str((given.fields or {}).get("advice") or "")
     return _done("", {"advice": advice, "refused": given.refused if given.choice else None})
 
@@ -161,9 +161,13 @@ def _land(task: BodyTask, cancel: threading.Event, deadline: float) -> Outcome:
     if not done.is_merged:
         judged = judge(task.inputs)
         if judged.verdict != "accept":
-            text = f"{_RECHECK}: {judged.text}"
+            text = f"the merged work was not accepted by the checkers: {judged.text}"
             refused = _again(text, feedback=judged.text or text)
-            value: JsonValue = {"feedback": judged.text or text, "checks": _checks(judged)}
+            value: JsonValue = {
+                "feedback": judged.text or text,
+                "checks": _checks(judged),
+                "code": ReasonCode.RECHECK_FAILED.value,
+            }
             return refused.model_copy(
                 update={
                     "verdict": judged.verdict,
@@ -200,7 +204,7 @@ def _after(task: BodyTask, _: threading.Event, __: float) -> Outcome:
     if given.verdict == "accept":
         return _done(given.text, None).model_copy(update={"verdict": "accept"})
     why = given.text or "the attempt failed; its steps say why"
-    code = ReasonCode.RECHECK_FAILED if why.startswith(_RECHECK) else ReasonCode.CONFLICT
+    code = given.code or ReasonCode.CONFLICT
     if given.iteration >= given.max:
         return failed_outcome(code, why)
     question = (
@@ -235,10 +239,6 @@ def _again(text: str, *, feedback: str | None = None) -> Outcome:
     """The attempt has not landed; `feedback` is for the resolver, if it is to work."""
     value: JsonValue = {"feedback": feedback}
     return Outcome(word="succeeded", verdict="retry", text=text, value=value)
-
-
-def _code(code: str | None) -> ReasonCode:
-    return ReasonCode.RECHECK_FAILED if code == "recheck_failed" else ReasonCode.CONFLICT
 
 
 def _shelf(task: BodyTask, git: Git) -> Shelf:

@@ -11,10 +11,12 @@ from app.truncate import cut
 from leadhand.models.documents import Rule
 from leadhand.models.verdicts import Counts, Reason, ReasonCode
 from workers.prompts import FEEDBACK_LIMIT
-from workers.task import NOT_JUDGED, UNCLEAR, Check, JudgeInputs
+from workers.task import UNCLEAR, Check, JudgeInputs
 
 #: Characters of one checker's feedback in the ledger.
 CHECK_LIMIT = 8_000
+#: Begins the feedback of an iteration whose work no checker refused.
+_NOT_JUDGED = "The check ended before it judged the work: this is no verdict on the work.\n\n"
 
 
 class Judged(BaseModel):
@@ -80,6 +82,8 @@ class Judgement(BaseModel):
     checks: tuple[Judged, ...]
     #: `user_skip` if users skipped all checks: then only their word accepts.
     decided_by: str | None = None
+    #: Whether a checker has judged the work; not if all that did not accept timed out.
+    is_on_work: bool = True
 
 
 def judge(inputs: Mapping[str, JsonValue]) -> Outcome:
@@ -91,6 +95,7 @@ def judge(inputs: Mapping[str, JsonValue]) -> Outcome:
         verdict=judgement.verdict,
         text=judgement.feedback,
         value={"checks": [check.entry for check in judgement.checks]},
+        judged=None if judgement.is_on_work else False,
         reason=judgement.reason,
         decided_by=judgement.decided_by,
         warning=_warning(judgement),
@@ -117,8 +122,12 @@ def combine(rule: Rule, checks: Sequence[Check], unclear_before: Collection[str]
     # Flaky checks abstain; if no other is left, they refuse.
     counted = tuple(check for check in asked if not check.is_flaky) or asked
     verdict, reason = _decide(_needed(rule, len(counted)), counted, unclear_before)
+    shown = _shown(verdict, judged)
+    is_on_work = not (shown and all(check.timed_out for check in shown))
+    first = "" if is_on_work else _NOT_JUDGED
+    feedback = first + _feedback(shown, FEEDBACK_LIMIT - len(first), is_only=len(judged) == 1)
     return Judgement(
-        verdict=verdict, feedback=_feedback(verdict, judged), reason=reason, checks=judged
+        verdict=verdict, feedback=feedback, reason=reason, checks=judged, is_on_work=is_on_work
     )
 
 
@@ -210,23 +219,20 @@ def _verdict(outcome: Outcome) -> Verdict | None:
     return "retry" if timed_out else None
 
 
-def _feedback(verdict: Verdict, judged: Sequence[Judged]) -> str:
-    """Joins the feedback of the refusing checks, or of the accepting ones on accept."""
+def _shown(verdict: Verdict, judged: Sequence[Judged]) -> Sequence[Judged]:
+    """The checks with feedback: the refusing ones, or the accepting ones on accept."""
     if len(judged) == 1:
-        first = _not_judged(judged)
-        return first + cut(judged[0].feedback, FEEDBACK_LIMIT - len(first))
+        return judged
     shown = [check for check in judged if (check.verdict == "accept") == (verdict == "accept")]
-    shown = [check for check in shown if check.feedback or verdict != "accept"]
-    if not shown:
-        return ""
-    first = _not_judged(shown)
-    share = (FEEDBACK_LIMIT - len(first)) // len(shown)
-    return first + "\n\n".join(cut(_section(check), share - 2) for check in shown)
+    return [check for check in shown if check.feedback or verdict != "accept"]
 
 
-def _not_judged(checks: Sequence[Judged]) -> str:
-    """A note if every one of these timed out: that is no feedback on the work."""
-    return f"{NOT_JUDGED}\n\n" if all(check.timed_out for check in checks) else ""
+def _feedback(shown: Sequence[Judged], limit: int, *, is_only: bool) -> str:
+    """Joins the feedback of these checks, each under its name unless it is the only one."""
+    if is_only:
+        return cut(shown[0].feedback, limit)
+    share = limit // max(len(shown), 1)
+    return "\n\n".join(cut(_section(check), share - 2) for check in shown)
 
 
 def _section(check: Judged) -> str:

@@ -74,6 +74,9 @@ def test_timeouts_alone_are_no_feedback_on_the_work() -> None:
     good = Check(name="lint", outcome=ACCEPT)
     (first, _, third) = combine("all", [slow, good, slow]).feedback.partition("\n\n## slow")
     assert (first + "\n\n", third.count("took too long")) == (said, 2)
+    assert not combine("all", [slow, good, slow]).is_on_work
+    refused = Check(name="tests", outcome=RETRY)
+    assert combine("all", [slow, refused]).is_on_work
 
 
 def test_the_chain_of_reasons_leads_to_the_checker() -> None:

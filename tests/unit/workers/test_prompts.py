@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from app.core.messages import Message
 from workers.prompts import (
     FEEDBACK_LIMIT,
@@ -170,6 +172,13 @@ def test_checker_and_next_doer_read_that_all_tool_calls_failed() -> None:
     sentence = "The doer of the previous iteration used tools and its only tool call failed."
     assert sentence in doer_prompt(given)
     assert sentence in continued_prompt(given, has_new_task=False)
+
+
+@pytest.mark.parametrize(("judged", "word"), [(None, "accepted"), (False, "judged")])
+def test_a_prompt_says_whether_the_work_was_judged(judged: bool | None, word: str) -> None:
+    previous = {"work": "Done.", "feedback": "The check ended before", "judged": judged}
+    given = DoerInputs.model_validate({"task": "Fix it.", "iteration": 2, "previous": previous})
+    assert f"Iteration 1 was not {word}" in doer_prompt(given)
 
 
 def message(id_: int, text: str, **more: object) -> Message:

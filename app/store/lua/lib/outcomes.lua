@@ -64,7 +64,7 @@ local function release_after(tx, address, step, r, word, verdict, reason)
   local each = address:match('#(%d+)$')
   if word == 'failed' and r.critical then
     local cause = {code = reason and reason.code or 'failed_step', at = address,
-      text = reason and reason.text or '', beneath = reason and reason.beneath}
+      text = reason and reason.text or '', child = reason and reason.child, beneath = reason and reason.beneath}
     return turns.fail_block(tx, block, cause)
   end
   warn_of_failure(tx, address, r, word, reason)
