@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
@@ -11,74 +13,25 @@ import click
 
 from leadhand.cli.group import TextGroup
 
-#: Where each command is, in the order in which the help lists them.
-_COMMANDS = {
-    "spawn": "leadhand.cli.spawn",
-    "workflow": "leadhand.cli.workflow",
-    "flow": "leadhand.cli.flow",
-    "flows": "leadhand.cli.flow",
-    "graph": "leadhand.cli.graph",
-    "plan": "leadhand.cli.plan",
-    "worktree": "leadhand.cli.worktree",
-    "apply": "leadhand.cli.steps",
-    "answer": "leadhand.cli.messages",
-    "questions": "leadhand.cli.messages",
-    "hint": "leadhand.cli.messages",
-    "inbox": "leadhand.cli.messages",
-    "notify": "leadhand.cli.messages",
-    "hook": "leadhand.cli.guards.hooks",
-    "guard": "leadhand.cli.guards.command",
-    "ask": "leadhand.cli.messages",
-    "lock": "leadhand.cli.shared",
-    "kv": "leadhand.cli.shared",
-    "stack": "leadhand.cli.stacks",
-    "exit": "leadhand.cli.messages",
-    "report": "leadhand.cli.plan",
-    "ls": "leadhand.cli.ls",
-    "show": "leadhand.cli.show",
-    "tree": "leadhand.cli.ls",
-    "draw": "leadhand.cli.ls",
-    "explain": "leadhand.cli.show",
-    "watch": "leadhand.cli.watch",
-    "wait": "leadhand.cli.watch",
-    "poll": "leadhand.cli.watch",
-    "logs": "leadhand.cli.watch",
-    "transcript": "leadhand.cli.watch",
-    "stop": "leadhand.cli.control",
-    "resume": "leadhand.cli.control",
-    "retry": "leadhand.cli.control",
-    "skip": "leadhand.cli.control",
-    "fork": "leadhand.cli.steps",
-    "rerun": "leadhand.cli.steps",
-    "abort": "leadhand.cli.control",
-    "rehome": "leadhand.cli.control",
-    "artifacts": "leadhand.cli.artifacts",
-    "rename": "leadhand.cli.control",
-    "note": "leadhand.cli.control",
-    "archive": "leadhand.cli.control",
-    "export": "leadhand.cli.show",
-    "rm": "leadhand.cli.control",
-    "limit": "leadhand.cli.fleet",
-    "top": "leadhand.cli.fleet",
-    "queues": "leadhand.cli.fleet",
-    "workers": "leadhand.cli.fleet",
-    "stats": "leadhand.cli.fleet",
-    "agents": "leadhand.cli.agents",
-    "tools": "leadhand.cli.tools",
-    "mcp": "leadhand.cli.services",
-    "ui": "leadhand.cli.token",
-    "up": "leadhand.cli.services",
-    "down": "leadhand.cli.services",
-    "restart": "leadhand.cli.services",
-    "trust": "leadhand.cli.trust",
-    "status": "leadhand.cli.services",
-    "worker": "leadhand.cli.services",
-    "api": "leadhand.cli.services",
-    "doctor": "leadhand.cli.doctor",
-    "fsck": "leadhand.cli.fleet",
-    "store": "leadhand.cli.fleet",
-    "token": "leadhand.cli.token",
-}
+#: The modules that have commands, in the order in which the help lists these.
+_ROOMS = (
+    "spawn", "workflow", "flow", "graph", "plan", "worktree", "steps", "messages", "guards.hooks",
+    "guards.command", "shared", "stacks", "ls", "show", "watch", "control", "artifacts", "fleet",
+    "agents", "tools", "services", "trust", "doctor", "token",
+)  # fmt: skip
+#: Makes a command of `leadhand` itself; the decorator of a group makes one of the group.
+_DECORATOR = re.compile(r'\n@click\.(?:command|group)\("([a-z]+)"')
+
+
+@cache
+def _commands_of(room: str) -> list[str]:
+    """The commands of a module by its text: to import all modules takes long."""
+    file = Path(__file__).parent / f"{room.replace('.', '/')}.py"
+    return _DECORATOR.findall(file.read_text(encoding="utf-8"))
+
+
+def _all_commands() -> list[str]:
+    return [name for room in _ROOMS for name in _commands_of(room)]
 
 
 #: What `leadhand` alone prints: the whole list has more than sixty commands.
@@ -107,25 +60,26 @@ class _Commands(TextGroup):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
+        if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
             from leadhand.models.suggestions import nearest
 
-            near = nearest(args[0], _COMMANDS)
+            near = nearest(args[0], _all_commands())
             hint = f"; did you mean {near!r}?" if near is not None else ""
             raise click.UsageError(f"No such command {args[0]!r}{hint}", ctx)
         return super().resolve_command(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        return list(_COMMANDS)
+        return _all_commands()
 
     def get_command(  # click's own signature
         self,
         ctx: click.Context,  # noqa: ARG002
         cmd_name: str,
     ) -> click.Command | None:
-        if cmd_name not in _COMMANDS:
+        room = next((room for room in _ROOMS if cmd_name in _commands_of(room)), None)
+        if room is None:
             return None
-        command = getattr(import_module(_COMMANDS[cmd_name]), f"{cmd_name}_command")
+        command = getattr(import_module(f"leadhand.cli.{room}"), f"{cmd_name}_command")
         assert isinstance(command, click.Command)
         return command
 

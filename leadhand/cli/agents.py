@@ -49,7 +49,37 @@ class Trial:
         return bool(self.tools) and all(call.failed is not False for call in self.tools)
 
 
-@click.command("try")
+@click.group("agents", cls=Group, invoke_without_command=True)
+@click.option("--json", "as_json", is_flag=True, help="Print exactly one JSON object.")
+@click.pass_context
+def agents_command(context: click.Context, *, as_json: bool) -> int:
+    """List the agents, their places and MCP tools; or try one.
+
+    `leadhand agents try NAME` lets a worker run it once.
+    """
+    if context.invoked_subcommand is not None:
+        return 0
+    from leadhand.cli.connect import open_client, reach
+    from leadhand.cli.mcp_check import mcp_finding
+
+    with reach(needs_worker=True) as (url, token), open_client(needs_worker=True) as client:
+        agents, workers = client.agents(), client.workers()
+        tools = mcp_finding(url, token)
+    if as_json:
+        why_not = None if tools.level == "ok" else tools.text
+        echo_json(
+            {
+                "items": [agent.model_dump(mode="json") for agent in agents],
+                "mcp": {"works": why_not is None, "why_not": why_not},
+            }
+        )
+    else:
+        lines = [*agent_lines(agents), *fault_lines(workers), f"tools over MCP: {tools.text}"]
+        click.echo("\n".join(lines))
+    return 0
+
+
+@agents_command.command("try")
 @click.argument("name")
 @click.option("--prompt", default=_PROMPT, help="The prompt (by default: run one shell command).")
 @click.option("--model", help="The model, if the agent lets a step choose one.")
@@ -241,36 +271,6 @@ def _fields(trial: Trial) -> dict[str, object]:
     }
 
 
-@click.group("agents", cls=Group, invoke_without_command=True)
-@click.option("--json", "as_json", is_flag=True, help="Print exactly one JSON object.")
-@click.pass_context
-def agents_command(context: click.Context, *, as_json: bool) -> int:
-    """List the agents, their places and MCP tools; or try one.
-
-    `leadhand agents try NAME` lets a worker run it once.
-    """
-    if context.invoked_subcommand is not None:
-        return 0
-    from leadhand.cli.connect import open_client, reach
-    from leadhand.cli.mcp_check import mcp_finding
-
-    with reach(needs_worker=True) as (url, token), open_client(needs_worker=True) as client:
-        agents, workers = client.agents(), client.workers()
-        tools = mcp_finding(url, token)
-    if as_json:
-        why_not = None if tools.level == "ok" else tools.text
-        echo_json(
-            {
-                "items": [agent.model_dump(mode="json") for agent in agents],
-                "mcp": {"works": why_not is None, "why_not": why_not},
-            }
-        )
-    else:
-        lines = [*agent_lines(agents), *fault_lines(workers), f"tools over MCP: {tools.text}"]
-        click.echo("\n".join(lines))
-    return 0
-
-
 def agent_lines(agents: list[AgentView]) -> list[str]:
     """Formats the table of agents; below each, where it cannot be used and why."""
     if not agents:
@@ -297,6 +297,3 @@ def fault_lines(workers: list[WorkerView]) -> list[str]:
         if fault.agent is None
     )
     return list(dict.fromkeys(faults))
-
-
-agents_command.add_command(try_command)

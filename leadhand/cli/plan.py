@@ -23,7 +23,7 @@ from leadhand.cli.options import (
     protect_option,
 )
 from leadhand.cli.render.tables import echo_json
-from leadhand.cli.worktree import plan_apply_command
+from leadhand.cli.worktree import apply_plan
 
 if TYPE_CHECKING:
     from leadhand.models.plans import PlanDocument, PlanOperation
@@ -171,7 +171,7 @@ def plan_command() -> None:
     """Divide requests into tasks for child sessions (plans)."""
 
 
-plan_command.add_command(plan_apply_command)
+plan_command.command("apply")(apply_plan)
 
 
 @plan_command.command("new", epilog=_EXAMPLE)

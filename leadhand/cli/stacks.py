@@ -22,6 +22,15 @@ if TYPE_CHECKING:
 Command = Callable[..., Any]
 
 
+@click.group("stack", cls=Group)
+def stack_command() -> None:
+    """Keep the nested workflows of an agent on a stack.
+
+    Each folder has a stack, which all processes on a host share. The workflow session on top is the
+    active one. The commands change it unless --workflow names another one.
+    """
+
+
 def which_stack(command: Command) -> Command:
     """Adds the options that select a stack to a command, which gets it as `scope`."""
     folder = click.option(
@@ -78,7 +87,7 @@ def open_stack(scope: Scope) -> Iterator[Client]:
         yield client
 
 
-@click.command("show")
+@stack_command.command("show")
 @which_stack
 @as_json
 def show_command(*, scope: Scope, as_json: bool) -> int:
@@ -102,7 +111,7 @@ def show_command(*, scope: Scope, as_json: bool) -> int:
     return 0
 
 
-@click.command("get")
+@stack_command.command("get")
 @click.argument("id_", metavar="[ID]", required=False)
 @which_stack
 @as_json
@@ -128,7 +137,7 @@ def get_command(*, id_: str | None, scope: Scope, as_json: bool) -> int:
     return 0
 
 
-@click.command("outputs")
+@stack_command.command("outputs")
 @which_workflow
 def outputs_command(*, workflow: str | None, scope: Scope) -> int:
     """Print the outputs of a stack's workflow session as one JSON object; later steps override.
@@ -141,7 +150,7 @@ def outputs_command(*, workflow: str | None, scope: Scope) -> int:
     return 0
 
 
-@click.command("ls")
+@stack_command.command("ls")
 @click.option("--job", metavar="TEXT", help="Only those of this job.")
 @click.option("--name", "flow", metavar="TEXT", help="Only those of this workflow.")
 @click.option("--status", type=click.Choice(["active", "completed", "aborted"]))
@@ -175,7 +184,7 @@ def ls_command(
     return 0
 
 
-@click.command("all")
+@stack_command.command("all")
 @click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True)
 @as_json
 def all_command(*, limit: int, as_json: bool) -> int:
@@ -212,15 +221,6 @@ def _state(step: StepProgress) -> str:
         return "started" if step.started_at else "-"
     is_again = step.started_at is not None and step.started_at > step.completed_at
     return "started again" if is_again else "completed"
-
-
-@click.group("stack", cls=Group)
-def stack_command() -> None:
-    """Keep the nested workflows of an agent on a stack.
-
-    Each folder has a stack, which all processes on a host share. The workflow session on top is the
-    active one. The commands change it unless --workflow names another one.
-    """
 
 
 @stack_command.command("start")
@@ -411,13 +411,6 @@ def move_command(*, old: Path, scope: Scope) -> int:
         write_origin(files, scope)
     click.echo(f"the stack of {old.resolve()} is that of {scope.folder} now")
     return 0
-
-
-for command in (
-    show_command, get_command, outputs_command, ls_command,
-    all_command,
-):  # fmt: skip
-    stack_command.add_command(command)
 
 
 def _outputs(pairs: tuple[str, ...], document: str | None) -> dict[str, Any]:

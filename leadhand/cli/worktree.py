@@ -174,11 +174,10 @@ def _detail(one: WorktreeView) -> Iterator[str]:
         yield f"  kept: {one.kept}"
 
 
-@click.command("apply")
 @click.argument("session")
 @click.option("--branch", metavar="NAME", help="Another branch than the one checked out.")
 @click.option("--json", "as_json", is_flag=True, help="Print exactly one JSON object.")
-def plan_apply_command(*, session: str, branch: str | None, as_json: bool) -> int:
+def apply_plan(*, session: str, branch: str | None, as_json: bool) -> int:
     """Fast-forward your branch to the merged work of the plan of SESSION.
 
     It is the branch that is checked out in the plan's folder, if its working tree is clean. A

@@ -33,7 +33,15 @@ _session = click.option(
 _IDLE = ("idle_prompt", "waiting for your input")
 
 
-@click.command("stop")
+@click.group("hook", cls=Group)
+def hook_command() -> None:
+    """Show an agent its messages, and guard its stops.
+
+    Each command but install and trust reads the hook's JSON on standard input.
+    """
+
+
+@hook_command.command("stop")
 @click.option(
     "--timeout", "timeout_s", type=click.FloatRange(min=6), metavar="S",
     help="When the agent ends this hook; by default the timeouts of the gates together.",
@@ -50,7 +58,7 @@ def stop_command(*, timeout_s: float | None) -> int:
     return answer_stop(_read(env), env, timeout_s)
 
 
-@click.command("event")
+@hook_command.command("event")
 def event_command() -> int:
     """For UserPromptSubmit, Notification and SessionEnd: report the event to the agent's guard."""
     from leadhand.cli.guards.stop import note_event
@@ -64,7 +72,7 @@ def event_command() -> int:
     return 0
 
 
-@click.command("install")
+@hook_command.command("install")
 @click.argument("agent", type=click.Choice(get_args(Agent)))
 @click.option(
     "--scope", type=click.Choice(_SCOPES), default="local", show_default=True,
@@ -100,7 +108,7 @@ def install_command(*, agent: Agent, scope: str, remove: bool, yes: bool) -> int
     return 0
 
 
-@click.command("trust")
+@hook_command.command("trust")
 @click.option("--yes", is_flag=True, help="Approve without a question.")
 def trust_command(*, yes: bool) -> int:
     """Approve this folder's leadhand.toml as it is now, also if its gates were removed."""
@@ -213,23 +221,6 @@ def _read(env: Mapping[str, str]) -> HookEvent:
     except ValueError:
         pass
     raise click.ClickException("standard input is not the JSON object of a hook")
-
-
-def add_to(group: click.Group) -> None:
-    """Adds the commands stop, event, install and trust to a group of commands."""
-    for command in (stop_command, event_command, install_command, trust_command):
-        group.add_command(command)
-
-
-@click.group("hook", cls=Group)
-def hook_command() -> None:
-    """Show an agent its messages, and guard its stops.
-
-    Each command but install and trust reads the hook's JSON on standard input.
-    """
-
-
-add_to(hook_command)
 
 
 @hook_command.command("prompt")
