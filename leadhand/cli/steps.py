@@ -194,9 +194,9 @@ def apply_command(
     text = (found and (found.applied if done else found.refused)) or ("" if done else why)
     if as_json:
         checked = found.recheck if found is not None else None
-        receipt = checked.model_dump(mode="json") if checked is not None else None
+        recheck_done = checked.model_dump(mode="json") if checked is not None else None
         echo_json(
-            {"session": session, "applied": done, "text": text, "recheck": receipt,
+            {"session": session, "applied": done, "text": text, "recheck": recheck_done,
              "evidence": evidence and evidence.model_dump(mode="json")}
         )  # fmt: skip
     else:

@@ -83,7 +83,7 @@ CLEAN = Operation[CleanBody](
 MERGES = Operation[NoQuery](
     name="worktrees.merges", method="GET", path=f"{_ONE}/merges",
     summary="List the merges of a plan's tasks",
-    responses=(replies(Page[MergeView], "The receipts, in the order of the plan."),),
+    responses=(replies(Page[MergeView], "The merges, in the order of the plan."),),
     scope=Scope.READ,
     body_right=READS, refuses=(409,),
 )  # fmt: skip

@@ -38,7 +38,7 @@ from workers.task import BodyTask
 
 #: What the steps of this module do.
 STEPS = frozenset({"merge", "apply"})
-#: Characters of the checkers' feedback in the receipt.
+#: Characters of the checkers' feedback in the record.
 _FEEDBACK = 2_000
 _COPY = "a copy is brought back file by file, and no checker has seen the result"
 
@@ -158,7 +158,7 @@ def _again(task: BodyTask, git: Git, home: Home, given: _Landing) -> Outcome:
 
 
 def _recheck(given: _Landing, judged: Outcome | None) -> RecheckView:
-    """Which checkers ran on the merged work, for the receipt."""
+    """Which checkers ran on the merged work, for the record."""
     assert given.merged is not None
     if given.merged.is_same:
         return RecheckView(state="same")
@@ -192,7 +192,7 @@ def _apply_copy(task: BodyTask, git: Git, home: Home) -> Outcome:
 
 
 def _stored(recheck: RecheckView) -> JsonValue:
-    """The receipt as it is stored: in Lua an empty list is an empty object."""
+    """The record as it is stored: in Lua an empty list is an empty object."""
     return recheck.model_dump(mode="json", exclude_defaults=True) | {"state": recheck.state}
 
 

@@ -180,12 +180,12 @@ def _land(task: BodyTask, cancel: threading.Event, deadline: float) -> Outcome:
         landed = merging.land(git.holding(lock), path, wanted, done)
     if landed.commit is None:
         return _again(landed.why_not)
-    receipt: dict[str, JsonValue] = {
+    merge: dict[str, JsonValue] = {
         "merged": landed.commit, "tip": done.tip, "into": wanted.target_name,
     }  # fmt: skip
-    task.on_workspace({"plan": wanted.plan, "task": wanted.task, "run": wanted.run, **receipt})
+    task.on_workspace({"plan": wanted.plan, "task": wanted.task, "run": wanted.run, **merge})
     text = f"{wanted.target_name} is at {landed.commit}, with the work of {wanted.task}"
-    return _done(text, receipt).model_copy(update={"verdict": "accept"})
+    return _done(text, merge).model_copy(update={"verdict": "accept"})
 
 
 def _checks(judged: Outcome) -> JsonValue:

@@ -8,8 +8,11 @@ from flask import Blueprint, Response, request
 
 from api.dashboard.charts import HEIGHT, WIDTH, cost_by_day, ends_by_day, share_by_iteration, shares
 from api.dashboard.render import page
+from api.serving import Call, carry_out
 from app.engine import Engine
 from app.fleet.overview import today
+from leadhand.contract import fleet
+from leadhand.models.views.fleet import StatisticsView
 
 #: The periods that the page offers, in days.
 PERIODS = (7, 30, 90, 365)
@@ -22,7 +25,9 @@ def add_to(routes: Blueprint, engine: Engine) -> None:
         days = request.args.get("days", PERIODS[0], type=int)
         days = days if days in PERIODS else PERIODS[0]
         last = today()
-        view = engine.statistics.of(last - timedelta(days=days - 1), last)
+        period = fleet.StatisticsQuery(first=last - timedelta(days=days - 1), last=last)
+        view = carry_out(engine, fleet.STATISTICS, Call({}, period, None), period)
+        assert isinstance(view, StatisticsView)
         accepted = shares(view.acceptance)
         completed = [row for row in view.sessions if row.status == "completed"]
         return page(

@@ -13,10 +13,13 @@ from api.dashboard.patches import LINES, files_of, numbered
 from api.dashboard.render import elapsed_s, page
 from api.dashboard.timeline import cells_of, matrices, timeline
 from api.requests import drawing_response
+from api.serving import Call, carry_out
 from app.core.records import StepRecord
 from app.core.states import SessionStatus
 from app.engine import Engine
 from app.security.api_tokens import Scope
+from leadhand.contract import sessions
+from leadhand.contract.operation import NoQuery, Operation
 from leadhand.contract.sessions import SVG
 from leadhand.errors import SessionUnknown, of_status
 from leadhand.models.views.result import Evidence, LedgerEntry
@@ -35,6 +38,8 @@ TABS = (
     ("changes", "Changes"), ("output", "Output"), ("steps", "Steps"), ("drawing", "Drawing"),
     ("tree", "Tree"), ("log", "Log"),
 )  # fmt: skip
+#: Parts of the page that are no more than an operation: path and template have its last word.
+PARTS = (sessions.RECEIPT,)
 Values = Mapping[str, object]
 
 
@@ -99,9 +104,12 @@ class SessionPage:
             "diff_lines.html", id=session, number=number, file=patch, lines=lines, more=more
         )
 
-    def receipt(self, session: str) -> Response:
-        """GET .../receipt: show the attempts that the last stop, exit or abort ended."""
-        return page("receipt.html", receipt=self._engine.receipts.receipt(session))
+    def part(self, operation: Operation[NoQuery], session: str) -> Response:
+        """GET .../PART: show what an operation reads."""
+        found = carry_out(
+            self._engine, operation, Call({"session": session}, None, None), NoQuery()
+        )
+        return page(f"{_last_word(operation)}.html", found=found)
 
     def drawing(self, session: str) -> Response:
         """GET .../drawing.svg: draw the program of the session with its states."""
@@ -199,11 +207,17 @@ class SessionPage:
         routes.add_url_rule(f"{base}/panels/<name>", "session_panel", self.panel)
         routes.add_url_rule(f"{base}/iterations/<int:number>", "iteration", self.iteration)
         routes.add_url_rule(f"{base}/newest", "newest", self.newest)
-        routes.add_url_rule(f"{base}/receipt", "receipt", self.receipt)
+        for operation in PARTS:
+            part = _last_word(operation)
+            routes.add_url_rule(f"{base}/{part}", part, partial(self.part, operation))
         routes.add_url_rule(f"{base}/drawing.svg", "session_drawing", self.drawing)
         routes.add_url_rule(
             f"{base}/diffs/<int:number>/files/<int:file>", "diff_file", self.diff_file
         )
+
+
+def _last_word(operation: Operation[NoQuery]) -> str:
+    return operation.path.rpartition("/")[2]
 
 
 def add_to(routes: Blueprint, engine: Engine) -> None:

@@ -24,7 +24,7 @@ class RecheckView(View):
 
     @property
     def text(self) -> str:
-        """Return the sentence of the receipt."""
+        """Return the sentence that `leadhand apply` prints."""
         if self.state == "same":
             return "its checkers had accepted this tree, so nothing ran again"
         if self.state == "unchecked":
@@ -111,7 +111,7 @@ class CleaningView(View):
 
 
 class MergeView(View):
-    """The merge of a task's accepted work: its receipt."""
+    """The merge of a task's accepted work."""
 
     task: str
     run: int

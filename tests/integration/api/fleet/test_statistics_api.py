@@ -11,7 +11,7 @@ from flask.testing import FlaskClient
 from api import create_app
 from app.engine import Engine
 from app.settings import Settings
-from leadhand.cli.render.fleet_text import statistics_lines
+from leadhand.cli.fleet import statistics_lines
 from leadhand.models.views.fleet import StatisticsView
 from tests.session_driving import run_iteration
 from tests.silent_engine import loop, silent_engine
