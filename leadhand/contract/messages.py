@@ -61,12 +61,21 @@ TAKE_MESSAGES = Operation[NoBody](
 class Notify(Body):
     """A child session's message to its parent; it is no completion signal."""
 
-    #: A failure calls for a person until the message is acknowledged.
-    status: Literal["success", "failure"]
-    #: The whole report, at most 16 KiB: the reader gets this text alone.
-    message: Annotated[str, Field(min_length=1, max_length=20_000)]
-    #: The number of a pull request; it becomes a line of the text.
-    pr_number: Annotated[int, Field(ge=1)] | None = None
+    status: Annotated[
+        Literal["success", "failure"],
+        Field(description="A failure calls for a person until the message is acknowledged."),
+    ]
+    message: Annotated[
+        str,
+        Field(
+            min_length=1,
+            max_length=20_000,
+            description="The whole report, at most 16 KiB: the reader gets this text alone.",
+        ),
+    ]
+    pr_number: Annotated[int, Field(ge=1)] | None = Field(
+        default=None, description="The number of a pull request; it becomes a line of the text."
+    )
 
 
 NOTIFY_PARENT = Operation[Notify](
@@ -75,7 +84,7 @@ NOTIFY_PARENT = Operation[Notify](
     responses=(replies(InboxMessage, "The message, new or known by its key.", 201),),
     scope=Scope.CONTROL,
     body_right=BodyRight("report", "own"), body=Notify, body_required=True,
-    headers=("Idempotency-Key",), refuses=(409,),
+    headers=("Idempotency-Key",), refuses=(409,), mcp="notify_parent",
 )  # fmt: skip
 
 
@@ -221,7 +230,7 @@ class Messages(Noun):
         pr_number: int | None = None,
         idempotency_key: str | None = None,
     ) -> InboxMessage:
-        """Send a message from a session to its parent's inbox; a failure calls for a person.
+        """Send a message from a session to its parent, whose next turn begins with it.
 
         It does not end the session. Raises MessageRefused without a parent that can read it.
         """

@@ -18,6 +18,8 @@ Session = Annotated[
     str | None, Field(description="The id of a session; by default the own one.", min_length=1)
 ]
 
+_FROM_OUTSIDE = "`leadhand --help` lists the commands that work from outside"
+
 
 class ToolRefused(Exception):
     """A tool cannot do what it was asked; the message says why and what to do instead."""
@@ -98,19 +100,26 @@ def derived_tools() -> Iterator[tuple[str, Tool]]:
 
 
 def _derived(tool: str, name: str, op: Op[Any, Any]) -> Tool:
-    """The tool of an operation: `session` is by default that of the caller."""
+    """The tool of an operation: `session` is by default that of the caller, or always.
+
+    It always is where a body may call the operation for its own session alone.
+    """
     method, operation = getattr(AsyncClient, name), op.operation
     assert operation is not None
     model: Any = operation.body or operation.query
     hints: dict[str, Any] = get_type_hints(method)
     parameters = dict(inspect.signature(method).parameters)
-    names = [one for one in parameters if one not in ("self", "seen", "idempotency_key")]
+    is_own = operation.body_right is not None and operation.body_right.reach == "own"
+    left_out = {"self", "seen", "idempotency_key", "session" if is_own else ""}
+    names = [one for one in parameters if one not in left_out]
     fields = {one: model.model_fields[one] for one in names if one in model.model_fields}
     types = {one: fields[one].annotation if one in fields else hints[one] for one in names}
 
     async def call(calls: Calls, given: Arguments) -> Result:
         values = {one: getattr(given, one) for one in names}
-        if "session" in values:
+        if is_own:
+            values["session"] = calls.own(tool, _FROM_OUTSIDE)
+        elif "session" in values:
             values["session"] = calls.named(tool, values["session"])
         found: Result = await method(calls.client, **values)
         return found

@@ -220,20 +220,6 @@ async def add_task(
     return await calls.client.report(own, status, proposals=[proposal])
 
 
-@_tool()
-async def notify_parent(
-    calls: Calls,
-    status: Annotated[
-        Literal["success", "failure"], Field(description="A failure calls for a person.")
-    ],
-    message: Annotated[Told, Field(description="The whole message.")],
-    pr_number: Annotated[int | None, Field(ge=1)] = None,
-) -> Result:
-    """Send a message to the parent session, whose next turn begins with it."""
-    own = calls.own("notify_parent", "`leadhand hint ID TEXT` sends a message from outside")
-    return await calls.client.notify_parent(own, status, message, pr_number=pr_number)
-
-
 @_tool(name="exit")
 async def exit_session(
     calls: Calls, reason: Annotated[Told, Field(description="Why the task cannot succeed.")]

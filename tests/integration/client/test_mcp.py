@@ -29,9 +29,9 @@ pytestmark = pytest.mark.timeout(180)
 
 TOOLS = [
     "report_status", "update_task", "task_list", "task_get", "task_update", "add_task",
-    "notify_parent", "exit", "ask_human", "inbox", "lock_acquire", "lock_release", "kv_get",
+    "exit", "ask_human", "inbox", "lock_acquire", "lock_release", "kv_get",
     "kv_set", "kv_list", "kv_delete", "cb_status", "cb_reset", "start_session",
-    "wait_session", "session_status", "explain",
+    "wait_session", "session_status", "explain", "notify_parent",
     "start_workflow", "start_step", "complete_step", "record_quality_attempt", "advance_to_step",
     "complete_workflow", "abort_workflow", "load_session", "get_active_session", "get_stack",
     "get_all_outputs", "list_sessions",
