@@ -1,8 +1,9 @@
 """Composes the transitions for Redis: one library of functions, or one script per verb.
 
-`lua/` holds a file per verb, `lua/audit/` the verbs of the audit, `lua/tree/` those of what a tree
-of sessions shares, `lua/stack/` those of stacks, `lua/plan/` those of plans, and `lua/lib/` the
-modules that they require. The file of a verb returns a function of the transaction, `tx`.
+`lua/` holds a file per verb, which is its declaration: `lua/audit/` the verbs of the audit,
+`lua/tree/` those of what a tree of sessions shares, `lua/stack/` those of stacks, and `lua/plan/`
+those of plans. The file returns a function of the transaction, `tx`. `lua/lib/` has the modules
+that they require.
 
 A module is a file of `lua/lib/` that returns a table of its own name. It lists the modules that it
 uses in its header, by their paths below `lib/`::
@@ -23,7 +24,7 @@ from collections.abc import Callable, Iterable, Set
 from functools import cache, lru_cache
 from hashlib import sha1
 from importlib import resources
-from typing import Literal, NamedTuple, get_args
+from typing import NamedTuple, TypeAlias
 
 from app.store.keys import lua_parts
 
@@ -35,19 +36,26 @@ _NO_CODE = re.compile(r"--[^\n]*|'(?:\\.|[^'\\\n])*'|\"(?:\\.|[^\"\\\n])*\"")
 #: A table whose field is used, and which is not a field itself.
 _TABLE = re.compile(r"(?<![\w.:])([a-z_]\w*)\s*(?:\.(?!\.)|\[)")
 _LOCAL = re.compile(r"\blocal\s+(?:function\s+)?(\w+)")
-Verb = Literal[
-    "create", "claim", "beat", "settle", "release", "park", "answer", "control", "expire",
-    "notify", "due", "outbox_done", "delete", "webhook_claim", "webhook_settle", "limit", "accept",
-    "hold_name", "output", "inbox_add", "inbox_take",
-    "tree_lock", "tree_unlock", "tree_look", "tree_kv",
-    "plan_edit", "plan_report", "plan_fact", "plan_started", "plan_look",
-    "plan_workspace", "own_folder", "steps_skip", "steps_fork", "annotate",
-    "stack_push", "stack_step", "stack_advance", "stack_finish", "stack_load", "stack_delete",
-    "stack_look", "stack_move",
-    "guard_begin", "guard_write",
-    "audit_steps", "audit_session", "audit_list", "audit_locks", "audit_index", "audit_keys",
-]  # fmt: skip
-VERBS: tuple[Verb, ...] = get_args(Verb)
+#: The name of a transition, such as `settle`.
+Verb: TypeAlias = str
+
+
+def _lua_files() -> dict[Verb, str]:
+    """The file of each verb by its path in `lua/`, without the ending: of tree_lock, tree/lock."""
+    top = resources.files("app.store") / "lua"
+    groups = {one.name: one for one in top.iterdir() if one.is_dir() and one.name != "lib"}
+    folders = {"": top, **{f"{name}/": folder for name, folder in groups.items()}}
+    paths = [
+        prefix + file.name.removesuffix(".lua")
+        for prefix, folder in folders.items()
+        for file in folder.iterdir()
+        if file.name.endswith(".lua")
+    ]
+    return {path.replace("/", "_"): path for path in sorted(paths)}
+
+
+_FILES = _lua_files()
+VERBS = tuple(_FILES)
 #: A full server carries these out: they make room, or find what will. It refuses all others.
 _MAKES_ROOM = frozenset[Verb]({"due", "outbox_done", "delete", "stack_delete"})
 #: The names of all libraries of this program begin with this.
@@ -230,9 +238,8 @@ def script(verb: Verb, read: Reader = text_of) -> str:
 
 
 def file_of(verb: Verb) -> str:
-    """Returns the path of a verb's file in `lua/`, without the ending."""
-    folders = ("audit_", "tree_", "plan_", "stack_")
-    return verb.replace("_", "/", 1) if verb.startswith(folders) else verb
+    """Returns the path of a verb's file in `lua/`, without the ending. Raises KeyError."""
+    return _FILES[verb]
 
 
 def _load(verb: Verb, read: Reader) -> Source:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 from app.core.outcomes import Thread
 from app.core.records import Reply
-from app.store.script_library import Verb
 from tests.engine.driving import LEASE_MS
 from tests.model.comparison import Call, Comparison
 from tests.model.rules.tree import Back
@@ -41,7 +40,7 @@ class Calls(Comparison):
                 outcome = text if verb in ("settle", "answer") else ""
                 given = {k: v for k, v in arguments.items() if v is not None and k != "said"}
                 said = [json.dumps({"text": text}) for text in arguments.get("said", ())]
-                answer = drive.run(cast("Verb", verb), given, outcome=outcome, said=said)
+                answer = drive.run(verb, given, outcome=outcome, said=said)
         if verb == "park" and answer.word == "parked":
             self.fences.append((arguments["address"], int(answer.fence or 0)))
         known = {(g.address, g.fence) for g in self.grants}
