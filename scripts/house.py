@@ -95,7 +95,8 @@ def main() -> int:
 
 
 def scattered(files: Mapping[str, str]) -> Iterator[str]:
-    """Yield an error for each operation whose constant or name is in too many files."""
+    """Yield an error for each operation whose constant, name or word is in too many files."""
+    trees = {name: ast.parse(text) for name, text in files.items() if name.endswith(".py")}
     names = {
         (noun.__name__.rpartition(".")[2], constant): one.name
         for noun in NOUNS
@@ -103,8 +104,8 @@ def scattered(files: Mapping[str, str]) -> Iterator[str]:
         if isinstance(one, Operation)
     }
     places = defaultdict(set)
-    for file, text in files.items():
-        for one in ast.walk(ast.parse(text)) if file.endswith(".py") else ():
+    for file, tree in trees.items():
+        for one in ast.walk(tree):
             match one:
                 case ast.Attribute(value=ast.Name(id=noun), attr=name) if (noun, name) in names:
                     places[names[noun, name]].add(file)
@@ -112,9 +113,23 @@ def scattered(files: Mapping[str, str]) -> Iterator[str]:
                     places[name].add(file)
                 case _:
                     pass
-    for name in names.values():
-        if len(places[name]) > PLACES:
-            yield f"{name} is in {len(places[name])} files: {', '.join(sorted(places[name]))}"
+    by_constant = {name: places[name] for name in names.values()}
+    for name, found in [*by_constant.items(), *_files_by_word(trees).items()]:
+        if len(found) > PLACES:
+            yield f"{name} is in {len(found)} files: {', '.join(sorted(found))}"
+
+
+def _files_by_word(trees: Mapping[str, ast.Module]) -> dict[str, set[str]]:
+    """Return the files that name each of the ten operations by its word."""
+    texts = {file: "\n".join(_names(tree)) for file, tree in trees.items()}
+    patterns = {
+        operation: re.compile(rf"(?<![A-Za-z])(?:{words})(?![a-z])")
+        for operation, words in OPERATIONS.items()
+    }
+    return {
+        operation: {file for file, text in texts.items() if pattern.search(text)}
+        for operation, pattern in patterns.items()
+    }
 
 
 class Visit(NamedTuple):
@@ -284,12 +299,8 @@ def measures(files: Mapping[str, str]) -> dict[str, str]:
         "folders": f"{len({PurePosixPath(name).parent for name in files})}",
         "import lines": f"{imports / max(python, 1):.1%}",
     }
-    texts = {name: "\n".join(_names(tree)) for name, tree in trees.items()}
-    for operation, words in OPERATIONS.items():
-        named = re.compile(rf"(?<![A-Za-z])(?:{words})(?![a-z])")
-        count = sum(named.search(text) is not None for text in texts.values())
-        found[f"files: {operation}"] = f"{count}"
-    return found
+    places = _files_by_word(trees)
+    return found | {f"files: {name}": f"{len(files)}" for name, files in places.items()}
 
 
 def _import_lines(tree: ast.Module) -> int:
