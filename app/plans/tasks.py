@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, JsonValue, field_validator
 
+from app.core.addresses import iso
 from leadhand.models.plans import PlannedTask
 from leadhand.models.verdicts import Reason
+from leadhand.models.views.plan import TaskHistory
 
 #: The fields of a task that are no part of its `spec`.
 _OWN = frozenset({"id", "dependencies", "priority"})
@@ -91,15 +93,6 @@ class ReplanRecord(BaseModel):
     why: str | None = None
 
 
-class NoteRecord(BaseModel):
-    """An entry of a task's history."""
-
-    at: int
-    status: str
-    by: str
-    note: str | None = None
-
-
 class TaskRecord(BaseModel):
     """The stored record of a task."""
 
@@ -120,7 +113,8 @@ class TaskRecord(BaseModel):
     reason: Reason | None = None
     session: str | None = None
     runs: tuple[RunRecord, ...] = ()
-    history: tuple[NoteRecord, ...] = ()
+    #: As readers see it.
+    history: tuple[TaskHistory, ...] = ()
     pr_url: str | None = None
     notes: str | None = None
     #: Of the newest run.
@@ -135,10 +129,16 @@ class TaskRecord(BaseModel):
     tip: str | None = None
     into: str | None = None
 
-    @field_validator("deps", "runs", "history", mode="before")
+    @field_validator("deps", "runs", mode="before")
     @classmethod
     def _empty_list(cls, value: JsonValue) -> JsonValue:
         return value or []  # Lua encodes an empty list as {}
+
+    @field_validator("history", mode="before")
+    @classmethod
+    def _with_times(cls, value: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """The entries: the store has their times in ms, and no empty notes."""
+        return [{**one, "at": iso(one["at"]), "note": one.get("note") or ""} for one in value]
 
     @property
     def task(self) -> PlannedTask:

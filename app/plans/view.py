@@ -31,7 +31,6 @@ from leadhand.models.views.plan import (
     PlanView,
     ProposalView,
     ReplanView,
-    TaskHistory,
     TaskRun,
     TaskView,
 )
@@ -187,10 +186,7 @@ def _task_view(record: TaskRecord, status: str) -> TaskView:
             "base": record.base,
             "merge": merge_view(record) if record.merge is not None else None,
             "replan": _replan_view(record.replan) if record.replan is not None else None,
-            "history": [
-                TaskHistory(at=iso(one.at), status=one.status, by=one.by, note=one.note or "")
-                for one in record.history
-            ],
+            "history": list(record.history),
         }
     )  # fmt: skip
 
