@@ -1,4 +1,4 @@
-"""Serves the operations on the fleet: workers, agents, tools, queues, audit and statistics."""
+"""Serves the operations on the fleet: workers, agents, tools, audit, limits, tokens, health."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Serves the operations on inboxes and questions: read, take messages out, send hints."""
+"""Serves the operations on inboxes, questions to people, and what needs a person."""
 
 from __future__ import annotations
 

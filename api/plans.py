@@ -1,4 +1,4 @@
-"""Serves the operations on plans: read, edit, approve one, and report about a task of it."""
+"""Serves the operations on plans, their tasks, folders and merges, and the audit of folders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parses bodies, queries and headers of requests."""
+"""Parses bodies, queries and headers of requests, and builds the responses."""
 
 from __future__ import annotations
 

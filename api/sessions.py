@@ -1,4 +1,4 @@
-"""Serves the operations on sessions: submit, read, control and delete."""
+"""Serves the operations on sessions: submit, read, annotate, control and delete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Serves the operations on what a tree of sessions shares: named locks and values."""
+"""Serves the operations on named locks and shared values, and on artifacts."""
 
 from __future__ import annotations
 

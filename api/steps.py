@@ -1,4 +1,4 @@
-"""Serves the operations on single steps, and those that make sessions from others."""
+"""Serves the operations on steps: retry, skip, fork, rerun, and the claims of local workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Builds Celery chains and chords from hints for ready steps.
+"""Builds Celery chains and chords from hints for ready steps, and stores no results.
 
 One iteration is ``chain(do, chord(checks, judge))``; a fan-out is a chord of the ready steps and
 their join. All signatures are immutable and contain only ids. A message is a hint: the rest of its

@@ -1,4 +1,4 @@
-"""A background thread that calls a function periodically."""
+"""Background threads that sweep, probe, examine and renew periodically."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Celery's Redis transport without redelivery of unacknowledged messages.
+"""Celery's Redis transport: no redelivery, and messages of another form are dropped.
 
 kombu stores each received message in a hash until it is acknowledged, to redeliver it a visibility
 time-out after the worker's death. This takes two transactions per message, half of the time of a

@@ -1,4 +1,4 @@
-"""Authenticates browsers by their cookie, and authorizes each route by its scope.
+"""Authenticates browsers: host names, the cookie, a scope for each route, and the sign-in.
 
 A page of another site can resolve its own name to 127.0.0.1 (DNS rebinding), or post a form to the
 dashboard with the user's cookie. The first sends a foreign Host, the second a foreign origin.

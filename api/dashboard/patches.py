@@ -1,4 +1,4 @@
-"""Splits a git diff into its files, and their lines into kinds (pure)."""
+"""Splits a git diff into files and lines, and lists the branches of a plan (pure)."""
 
 from __future__ import annotations
 

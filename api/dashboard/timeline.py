@@ -1,4 +1,4 @@
-"""Arranges the steps of a session by time; spans in which nothing ran are squeezed (pure)."""
+"""Arranges the steps of a session by time, and its verdicts as matrices (pure)."""
 
 from __future__ import annotations
 

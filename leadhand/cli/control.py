@@ -1,4 +1,4 @@
-"""`leadhand stop`, `resume`, `abort`, `rehome`, `rm`, `rename`, `note` and `archive`."""
+"""`leadhand stop`, `resume`, `abort`, `retry` and `skip`; `rehome`, `rm` and what is noted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`leadhand plan`: starts plans, shows and changes them, and decides about proposals."""
+"""`leadhand plan` and `report`: starts, shows, changes and decides plans; reports about a task."""
 
 from __future__ import annotations
 

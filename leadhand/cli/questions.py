@@ -1,4 +1,4 @@
-"""Shows the questions of sessions that a command waits for; reads their answers at a terminal."""
+"""Shows questions and their forms, and reads answers: at a terminal, or from options."""
 
 from __future__ import annotations
 

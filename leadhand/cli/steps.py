@@ -1,4 +1,4 @@
-"""`leadhand fork`, `rerun`, `retry`, `skip` and `apply`: what is made of a session."""
+"""`leadhand fork`, `rerun` and `apply`: what is made of a session."""
 
 from __future__ import annotations
 

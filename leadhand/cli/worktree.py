@@ -1,4 +1,4 @@
-"""`leadhand worktree`: lists, shows and removes the folders of tasks and sessions."""
+"""`leadhand worktree`: lists, shows and removes folders; applies and diffs the work of a plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The operations on the local steps of a session: its submitter claims and settles them."""
+"""The operations on local steps, which the submitter carries out, and on artifacts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds the `${steps...}`, `${item...}` and `${index}` of a flow's texts (pure).
+"""Finds and checks the `${steps...}`, `${item...}` and `${index}` of a flow, and its conditions.
 
 The grammar is that of graphs. Any other `${...}` is kept, as prompts may have shell variables.
 """

@@ -1,4 +1,4 @@
-"""Nests the steps of a flow and checks its structure, labels and references (pure)."""
+"""Nests the steps of a flow, and checks its structure, labels, references, files and agents."""
 
 from __future__ import annotations
 

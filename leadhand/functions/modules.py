@@ -1,4 +1,4 @@
-"""Checks that importing a tool's module gives the file in the tool folders, and no other module."""
+"""Checks where a tool's module was imported from, and converts the arguments of its function."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks the structure of a graph: names, references, and the order of its steps (pure)."""
+"""Checks the structure of a graph (names, references, order of steps), and words its errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Builds the environment of the embedded API and worker."""
+"""Builds the environment of the embedded API and worker, with the settings of config.toml."""
 
 from __future__ import annotations
 

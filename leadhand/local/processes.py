@@ -1,4 +1,4 @@
-"""A child process with its descendants that ends when this process does (see process_guard).
+"""Starts, marks and guards child processes, and finds locks and ports for them.
 
 `app`, `api` and `tasks` are common names. So the current folder is not on sys.path (-P), and
 PYTHONPATH is ignored unless this package was found through it.

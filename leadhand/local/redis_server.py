@@ -1,4 +1,4 @@
-"""Runs the embedded Redis server: on loopback, with a password and an append-only file.
+"""Chooses and runs the embedded Redis server: on loopback, with a password.
 
 The server inherits a lock on its folder, so that no second server writes the same append-only file,
 even if the process that started the first one was killed.

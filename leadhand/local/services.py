@@ -1,4 +1,4 @@
-"""The services of an embedded stack, each restarted with back-off when it dies."""
+"""The services of an embedded stack: each restarted when it dies, found from others, and ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The version of this Leadhand, and which versions may share a state folder.
+"""Which versions and settings may share a state folder and its running services.
 
 A newer command replaces older services that are idle. An older command uses newer services, but
 never starts older ones on data that newer ones have written.

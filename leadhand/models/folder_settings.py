@@ -1,4 +1,4 @@
-"""Reads what leadhand.toml of a folder sets for its sessions."""
+"""Finds what a folder defines, reads TOML files, and reads leadhand.toml for its sessions."""
 
 from __future__ import annotations
 

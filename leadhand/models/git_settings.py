@@ -1,4 +1,4 @@
-"""Settings with which git runs no program that a repository names (pure)."""
+"""Runs git without a program that a repository names, to read a committed file."""
 
 from __future__ import annotations
 

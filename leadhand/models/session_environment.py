@@ -1,4 +1,4 @@
-"""The environment that a document passes to the bodies of its session.
+"""Declares the LEADHAND_ variables, and the environment that a document passes to bodies.
 
 From these declarations follow how a variable is read and refused, the tables of docs/settings.md,
 which ones config.toml may set, what the embedded services inherit, and what looks misspelt.

@@ -1,4 +1,4 @@
-"""Describes the arguments of a tool by its JSON Schema (pure)."""
+"""The names and kinds of tools, and their arguments by JSON Schema (pure)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns a workflow into a graph document, and finds all of its errors before anything runs."""
+"""Turns a workflow, or a question, into a graph document, and finds all of its errors first."""
 
 from __future__ import annotations
 

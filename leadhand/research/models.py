@@ -1,4 +1,4 @@
-"""Workflows of tool calls, their state, and their result.
+"""Workflows of tool calls, their state, result, progress and errors.
 
 AgentError
 ├── WorkflowExecutionError      a workflow could not be carried out

@@ -1,4 +1,4 @@
-"""Repeats a failed call with exponential back-off."""
+"""Repeats a failed call with exponential back-off, and opens a circuit after many failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tells flaky tests from failing ones: runs a red command again on the same work."""
+"""Sets quarantined tests aside, and runs a red command again: is a test flaky, or does it fail?"""
 
 from __future__ import annotations
 

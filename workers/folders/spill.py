@@ -1,4 +1,4 @@
-"""Deletes the spill folders of deleted sessions on this host after LEADHAND_SPILL_KEEP.
+"""The spill folders of attempts: makes them, and deletes those of deleted sessions.
 
 Several installations of one user may share LEADHAND_SPILL. So the folder of a session is marked
 with the id of the store that has the session. A folder with this store's mark is deleted once the

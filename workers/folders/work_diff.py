@@ -1,4 +1,4 @@
-"""Compares the working folder before and after a doer: its digest and the diff of the doer's work.
+"""Compares the folder before and after a doer, and finds ignored files and those that judge.
 
 The first step after a stop compares too, whatever its action: otherwise the work of a script or a
 checker would be reported as a change from outside. Its diff is not stored.

@@ -1,4 +1,4 @@
-"""Brings the branch of a session's worktree into the branch that the user has checked out.
+"""Brings work into the branch that the user has checked out: fast-forward or merge.
 
 The merge is computed without the user's tree (`git merge-tree`), so that it can be checked before
 it arrives as a fast-forward: it is there as a whole, or not at all.

@@ -1,4 +1,4 @@
-"""Removes the folders of tasks. Without force, none that holds anything that is nowhere else.
+"""Removes folders of tasks that hold nothing that is nowhere else, and rescues unfinished work.
 
 With force the folder of a worktree is removed too if it has changes or commits of its own: the
 changes are committed to its branch first, and the branch stays.

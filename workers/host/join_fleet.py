@@ -1,4 +1,4 @@
-"""Checks before a worker's first step: the store, the fleet's secret and the worker's name."""
+"""Checks before a worker's first step and later: the store, the fleet's secret, its own name."""
 
 from __future__ import annotations
 

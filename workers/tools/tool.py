@@ -1,4 +1,4 @@
-"""Runs a tool step: finds the tool by its name and calls it."""
+"""Runs a tool step: finds the tool by its name and calls it; the built-in tools."""
 
 from __future__ import annotations
 

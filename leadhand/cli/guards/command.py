@@ -1,4 +1,4 @@
-"""`leadhand guard`: the counters of Stop guards, and their reset."""
+"""`leadhand guard`: the counters of Stop guards; and the hooks in an agent's settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands of `leadhand hook` that belong to Stop guards."""
+"""`leadhand hook`: shows an agent its messages, guards its stops, and installs its hooks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Formats the fleet as text: queues, workers, sessions, and what is overdue (pure)."""
+"""Formats the fleet as text: queues, workers, sessions, tools, and what is overdue (pure)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Formats the result of a graph as text (pure)."""
+"""Formats the result of a graph, and trees of sessions, as text, and graphs as drawings (pure)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Formats a session and its iterations as text (pure)."""
+"""Formats a session, its iterations, reasons, times and phases as text (pure)."""
 
 from __future__ import annotations
 

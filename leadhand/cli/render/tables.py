@@ -1,4 +1,4 @@
-"""Formats plain tables, plurals and JSON; the table of `leadhand ls` is in fitted_table."""
+"""Formats plain and fitted tables, plurals and JSON."""
 
 from __future__ import annotations
 

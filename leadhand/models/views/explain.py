@@ -1,4 +1,4 @@
-"""Views that explain why a session waits or ended, and which attempts a control interrupted."""
+"""Views that explain a session, of what needs a person, and of messages and questions."""
 
 from __future__ import annotations
 

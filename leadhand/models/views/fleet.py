@@ -1,4 +1,4 @@
-"""Views of the fleet: workers, agents, tools, queues and limits."""
+"""Views of the fleet, its limits, statistics, audit and store, and of API tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Views of plans: the tasks of a team lead, and what became of them."""
+"""Views of plans, their tasks and folders, and of the folder of a single session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Views of a session: its status, counters, budget and progress, and its end."""
+"""Views of sessions: one, lists, trees, bulk verbs and batches; and of claims of local steps."""
 
 from __future__ import annotations
 

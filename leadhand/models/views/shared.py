@@ -1,4 +1,4 @@
-"""Views of what a tree of sessions shares: named locks and values."""
+"""Views of locks and values that a tree shares, of Stop guards, and of flows."""
 
 from __future__ import annotations
 

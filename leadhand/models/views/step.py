@@ -1,4 +1,4 @@
-"""Views of what happened in a session: steps, events, diffs and the transcript."""
+"""Views of what happened in a session: steps, events, diffs, transcript, output, artifacts."""
 
 from __future__ import annotations
 
