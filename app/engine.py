@@ -1,7 +1,7 @@
 """Builds the services of one process and wires them together.
 
-Each service is a class in `app/operations` or `app/queries`. Callers name the service that they
-use, such as `engine.attempts.settle` or `engine.queries.session`.
+Each service is a class in the room of its noun, such as `app/sessions`. Callers name the service
+that they use, such as `engine.attempts.settle` or `engine.queries.session`.
 """
 
 from __future__ import annotations
