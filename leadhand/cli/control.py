@@ -247,27 +247,19 @@ def _remove_folders(client: Client, session: str) -> bool:
 @click.command("rename")
 @click.argument("session")
 @click.argument("title")
-def rename_command(*, session: str, title: str) -> int:
+@shows("annotate", needs_worker=False)
+def rename_command(view: SessionView, *, session: str, **_: object) -> Iterator[str]:
     """Give SESSION a TITLE for lists; an empty one removes it."""
-    from leadhand.cli.connect import open_client
-
-    with open_client(needs_worker=False) as client:
-        view = client.annotate(session, title=title)
-    click.echo(f"session {session} is called {plain(view.title)!r}")
-    return 0
+    yield f"session {session} is called {plain(view.title)!r}"
 
 
 @click.command("note")
 @click.argument("session")
-@click.argument("text")
-def note_command(*, session: str, text: str) -> int:
+@click.argument("note", metavar="TEXT")
+@shows("annotate", needs_worker=False)
+def note_command(view: SessionView, *, session: str, **_: object) -> Iterator[str]:
     """Put a note with TEXT on SESSION; an empty one removes it."""
-    from leadhand.cli.connect import open_client
-
-    with open_client(needs_worker=False) as client:
-        view = client.annotate(session, note=text)
-    click.echo(f"session {session} has {'a' if view.note else 'no'} note")
-    return 0
+    yield f"session {session} has {'a' if view.note else 'no'} note"
 
 
 @click.command("archive")

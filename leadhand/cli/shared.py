@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from leadhand.cli.connect import tell
+from leadhand.cli.connect import shows, tell
 from leadhand.cli.group import Group
 from leadhand.client.client import Client
 from leadhand.errors import ApiAway, LeadhandError, Unavailable
@@ -151,8 +151,8 @@ def _signals_passed_on(process: subprocess.Popen[bytes], *, has_group: bool) -> 
             signal.signal(number, handler)
 
 
-def named_or_own(session: str | None) -> str:
-    """Returns the given session id, else LEADHAND_SESSION's. Raises ClickException without both."""
+def _named_or_own(_: click.Context, __: click.Parameter, session: str | None) -> str:
+    """The given session id, else LEADHAND_SESSION's. Raises ClickException without both."""
     from leadhand.settings import ClientSettings
 
     session = session or ClientSettings.from_env().session
@@ -163,9 +163,10 @@ def named_or_own(session: str | None) -> str:
     return session
 
 
-option = click.option(
-    "--session", metavar="ID", help="A session of the tree; by default the own one."
-)
+_session = click.option(
+    "--session", metavar="ID", callback=_named_or_own,
+    help="A session of the tree; by default the own one.",
+)  # fmt: skip
 
 
 @click.group("kv", cls=Group)
@@ -178,13 +179,12 @@ def kv_command() -> None:
 
 @kv_command.command("get")
 @click.argument("key")
-@option
+@_session
 @click.option("--json", "as_json", is_flag=True, help="With its version, time and author.")
-def get_command(*, key: str, session: str | None, as_json: bool) -> int:
+def get_command(*, key: str, session: str, as_json: bool) -> int:
     """Print the value under KEY: a text as it is, anything else as JSON."""
     from leadhand.cli.connect import open_client
 
-    session = named_or_own(session)
     with open_client(needs_worker=False) as client:
         found = client.value(session, key)
     if as_json:
@@ -198,16 +198,15 @@ def get_command(*, key: str, session: str | None, as_json: bool) -> int:
 @kv_command.command("set", context_settings={"ignore_unknown_options": True})
 @click.argument("key")
 @click.argument("value")
-@option
+@_session
 @_if_version
 @click.option("--json", "is_json", is_flag=True, help="VALUE is JSON; otherwise it is a text.")
 def set_command(
-    *, key: str, value: str, session: str | None, if_version: int | None, is_json: bool
+    *, key: str, value: str, session: str, if_version: int | None, is_json: bool
 ) -> int:
     """Store VALUE under KEY, and print its version. `-` as the VALUE reads standard input."""
     from leadhand.cli.connect import open_client
 
-    session = named_or_own(session)
     text = sys.stdin.read() if value == "-" else value
     given = _parsed(text) if is_json else text
     with open_client(needs_worker=False) as client:
@@ -218,28 +217,22 @@ def set_command(
 
 @kv_command.command("delete")
 @click.argument("key")
-@option
+@_session
 @_if_version
-def delete_command(*, key: str, session: str | None, if_version: int | None) -> int:
+@shows("delete_value", needs_worker=False)
+def delete_command(_: None, *, key: str, **__: object) -> Iterator[str]:
     """Delete the value under KEY, also if there is none."""
-    from leadhand.cli.connect import open_client
-
-    session = named_or_own(session)
-    with open_client(needs_worker=False) as client:
-        client.delete_value(session, key, if_version=if_version)
-    click.echo(f"{key}  deleted")
-    return 0
+    yield f"{key}  deleted"
 
 
 @kv_command.command("list")
 @click.argument("prefix", default="")
-@option
+@_session
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per key and line.")
-def list_command(*, prefix: str, session: str | None, as_json: bool) -> int:
+def list_command(*, prefix: str, session: str, as_json: bool) -> int:
     """List the keys that begin with PREFIX, by default all."""
     from leadhand.cli.connect import open_client
 
-    session = named_or_own(session)
     cursor, shown = None, False
     with open_client(needs_worker=False) as client:
         while True:
@@ -271,7 +264,7 @@ def lock_command() -> None:
 @lock_command.command("run", context_settings={"ignore_unknown_options": True})
 @click.argument("name")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
-@option
+@_session
 @click.option(
     "--ttl", type=click.FloatRange(5, 3600), default=30.0, show_default=True, metavar="S",
     help="Seconds after which the lock is free if it is not renewed.",
@@ -281,7 +274,7 @@ def lock_command() -> None:
     help="Wait at most this long for the lock; by default until it is free.",
 )  # fmt: skip
 def run_command(
-    *, name: str, command: tuple[str, ...], session: str | None, ttl: float, wait: float | None
+    *, name: str, command: tuple[str, ...], session: str, ttl: float, wait: float | None
 ) -> int:
     """Run COMMAND while holding the lock NAME, as in: lock run deploy -- make deploy.
 
@@ -290,22 +283,20 @@ def run_command(
     """
     from leadhand.cli.connect import reach
 
-    session = named_or_own(session)
     with reach(needs_worker=False) as (url, token):
         return run_under_lock(url, token, session, name, command, ttl_s=ttl, wait_s=wait)
 
 
 @lock_command.command("list")
-@click.argument("session", required=False)
+@click.argument("session", required=False, callback=_named_or_own)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per lock and line.")
-def list_locks_command(*, session: str | None, as_json: bool) -> int:
+def list_locks_command(*, session: str, as_json: bool) -> int:
     """List the locks of SESSION's tree, who holds them and who waits.
 
     In a doer or checker, SESSION is by default its own.
     """
     from leadhand.cli.connect import open_client
 
-    session = named_or_own(session)
     with open_client(needs_worker=False) as client:
         locks = client.locks(session)
     for lock in locks:
