@@ -19,19 +19,22 @@ _ROOMS = (
     "guards.command", "shared", "stacks", "ls", "show", "watch", "control", "artifacts", "fleet",
     "agents", "tools", "services", "trust", "doctor", "token",
 )  # fmt: skip
-#: Makes a command of `leadhand` itself; the decorator of a group makes one of the group.
-_DECORATOR = re.compile(r'\n@click\.(?:command|group)\("([a-z]+)"')
+#: Makes a command of `leadhand` itself (the decorator of a group makes one of the group), whose
+#: help begins with a sentence.
+_COMMAND = re.compile(
+    r'''\n@click\.(?:command|group)\("([a-z]+)".*?\n    """(.+?)(?:\n\n|""")''', re.DOTALL
+)
 
 
 @cache
-def _commands_of(room: str) -> list[str]:
-    """The commands of a module by its text: to import all modules takes long."""
+def _commands_of(room: str) -> dict[str, str]:
+    """The commands of a module, with their help, by its text: to import all modules takes long."""
     file = Path(__file__).parent / f"{room.replace('.', '/')}.py"
-    return _DECORATOR.findall(file.read_text(encoding="utf-8"))
+    return dict(_COMMAND.findall(file.read_text(encoding="utf-8")))
 
 
-def _all_commands() -> list[str]:
-    return [name for room in _ROOMS for name in _commands_of(room)]
+def _all_commands() -> dict[str, str]:
+    return {name: about for room in _ROOMS for name, about in _commands_of(room).items()}
 
 
 #: What `leadhand` alone prints: the whole list has more than sixty commands.
@@ -69,7 +72,13 @@ class _Commands(TextGroup):
         return super().resolve_command(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        return _all_commands()
+        return list(_all_commands())
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        every = [click.Command(name, help=about) for name, about in _all_commands().items()]
+        width = formatter.width - 6 - max(len(one.name or "") for one in every)
+        with formatter.section("Commands"):
+            formatter.write_dl([(one.name or "", one.get_short_help_str(width)) for one in every])
 
     def get_command(  # click's own signature
         self,

@@ -65,7 +65,8 @@ def test_help_lists_all_commands_whole(leadhand: Leadhand) -> None:
     listed = [
         line.split()[0] for line in out.partition("Commands:")[2].splitlines() if line.strip()
     ]
-    assert listed[: len(COMMANDS)] == list(COMMANDS)
+    assert listed[:2] == ["spawn", "workflow"]
+    assert {*COMMANDS} <= {*listed}
     assert not [line for line in out.splitlines()[1:] if line.endswith("...")]
 
 
