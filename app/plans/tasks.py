@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from pydantic import BaseModel, JsonValue, field_validator
 
@@ -136,9 +136,11 @@ class TaskRecord(BaseModel):
 
     @field_validator("history", mode="before")
     @classmethod
-    def _with_times(cls, value: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    def _with_times(cls, value: Sequence[dict[str, JsonValue]]) -> list[dict[str, JsonValue]]:
         """The entries: the store has their times in ms, and no empty notes."""
-        return [{**one, "at": iso(one["at"]), "note": one.get("note") or ""} for one in value]
+        return [
+            {**one, "at": iso(int(str(one["at"]))), "note": one.get("note") or ""} for one in value
+        ]
 
     @property
     def task(self) -> PlannedTask:
