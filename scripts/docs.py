@@ -10,18 +10,19 @@ import sys
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 from pydantic import BaseModel
 
-from api.openapi import build_document
+from api.openapi import build_document, with_comments
 from app.core import states
 from leadhand import errors
 from leadhand.cli import cli
 from leadhand.errors import REFUSALS
 from leadhand.flows.documents import FlowDefinition
 from leadhand.models import session_environment
+from leadhand.models.folder_settings import FolderFile
 from scripts import architecture, photographs
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -149,6 +150,7 @@ def settings_page() -> str:
         "server": _settings(session_environment.ServerVariables, marks=True),
         "client": _settings(session_environment.ClientVariables, marks=False),
         "given": ["| variable | meaning |", "|---|---|", *given],
+        "folder": ["| key | value | meaning |", "|---|---|---|", *_keys(FolderFile)],
     }
     for name, lines in tables.items():
         page = architecture.replace_part(page, name, "\n".join(lines))
@@ -166,6 +168,55 @@ def _settings(model: type[BaseModel], *, marks: bool) -> Iterator[str]:
             f"; {limits.removeprefix(' of').strip()}" if limits else ""
         )
         yield f"| `{session_environment.variable(name)}`{mark} | {default} | {meaning} |"
+
+
+def _keys(model: type[BaseModel], table: str = "") -> Iterator[str]:
+    """Yield a row for each key of a TOML file; a field that has no comment is a table of them."""
+    schema = model.model_json_schema()
+    described = with_comments(schema, model)["properties"]
+    for name, field in model.model_fields.items():
+        if "description" in described[name]:
+            kind = _kind(schema["properties"][name], schema.get("$defs", {}))
+            more = (
+                "; required"
+                if field.is_required()
+                else "; by default true" * (field.default is True)
+            )
+            meaning = described[name]["description"].rstrip(".") + more
+            yield f"| `{table}{name}` | {kind} | {meaning} |"
+            continue
+        [inner] = _models_in(field.annotation)
+        is_list, is_named = (kind in str(field.annotation) for kind in ("tuple[", "dict["))
+        yield from _keys(inner, f"{table}{name}{'[]' * is_list}.{'NAME.' * is_named}")
+
+
+def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for one in get_args(annotation):
+        yield from _models_in(one)
+
+
+def _kind(schema: Mapping[str, Any], defs: Mapping[str, Any]) -> str:
+    """The kind of a key's value, with the limits of a number."""
+    match schema:
+        case {"anyOf": ways}:
+            return " or ".join(_kind(one, defs) for one in ways if one.get("type") != "null")
+        case {"$ref": ref}:
+            return _kind(defs[ref.rpartition("/")[2]], defs)
+        case {"type": "array", "items": items}:
+            of = _kind(items, defs)
+            return "list" if of == "table" else f"list of {of}"
+        case {"type": "object", "additionalProperties": {"type": "string"}}:
+            return "table of text"
+        case {"type": "integer" | "number", "minimum": low, "maximum": high}:
+            return f"number from {low:g} to {high:g}"
+        case {"format": "date"}:
+            return "date"
+        case _:
+            pass
+    words = {"string": "text", "boolean": "true or false", "object": "table", "integer": "number"}
+    return words.get(schema["type"], str(schema["type"]))
 
 
 def _default(value: object) -> str:

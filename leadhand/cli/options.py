@@ -347,37 +347,29 @@ def worktree_field(cwd: str | None, *, worktree: bool, no_prepare: bool) -> obje
         if no_prepare:
             raise click.UsageError("--no-prepare needs --worktree: only that prepares a folder")
         return False
-    from pydantic import ValidationError
-
-    from leadhand.cli.guards.config import FILE, searched_folders
-    from leadhand.models.documents import WorktreeOptions
-    from leadhand.models.folder_settings import TomlUnreadable, read_toml
-    from leadhand.models.validation_messages import first_error
+    from leadhand.cli.guards.config import searched_folders
+    from leadhand.models.folder_settings import (
+        FILE,
+        FolderSettingInvalid,
+        TomlUnreadable,
+        read_section,
+        read_toml,
+    )
     from leadhand.settings import environment
 
     file = searched_folders(Path(cwd or "."), environment())[-1] / FILE
     try:
         text, content = read_toml(file)
-        asked = _without_leave_out(content.get("worktree"))
-        if asked is None:
-            return True
-        options = WorktreeOptions.model_validate(asked)
-    except TomlUnreadable as error:
+        options = read_section(file, content, "worktree")
+    except (TomlUnreadable, FolderSettingInvalid) as error:
         raise click.ClickException(str(error)) from None
-    except ValidationError as error:
-        raise click.ClickException(f"{file}: worktree: {first_error(error)}") from None
+    if options is None:
+        return True
     if no_prepare:
         options = options.model_copy(update={"prepare": None})
     if options.prepare is not None:
         _require_approval(file, text, options.prepare)
-    return options.model_dump()
-
-
-def _without_leave_out(section: object) -> object:
-    """`[worktree]` of leadhand.toml without the setting that sessions in any folder have."""
-    if not isinstance(section, dict):
-        return section
-    return {name: value for name, value in section.items() if name != "leave_out"}
+    return options.model_dump(exclude={"leave_out"})  # sessions in any folder have that
 
 
 def _require_approval(file: Path, text: str, command: str) -> None:

@@ -67,8 +67,8 @@ def trust_command(*, folder: Path, whole: bool, yes: bool, remove: bool) -> int:
 
 def _paths(place: Path, folder: Path, env: Mapping[str, str], *, whole: bool) -> list[Path]:
     """What can be approved: the definitions that apply in a folder, and each leadhand.toml."""
-    from leadhand.cli.guards.config import FILE, searched_folders
-    from leadhand.models.folder_settings import FILES, FOLDERS
+    from leadhand.cli.guards.config import searched_folders
+    from leadhand.models.folder_settings import FILE, FILES, FOLDERS
 
     names = (*FILES, *(name for name, _ in FOLDERS)) if whole else FILES
     searched = searched_folders(folder, env)
@@ -77,9 +77,8 @@ def _paths(place: Path, folder: Path, env: Mapping[str, str], *, whole: bool) ->
 
 def _texts(paths: Iterable[Path]) -> dict[Path, str]:
     """The text of each file or folder that defines a command. Raises ClickException."""
-    from leadhand.cli.guards.config import FILE
     from leadhand.models.approvals import Unapprovable, text_of_folder
-    from leadhand.models.folder_settings import FOLDERS, TomlUnreadable, read_toml
+    from leadhand.models.folder_settings import FILE, FOLDERS, TomlUnreadable, read_toml
 
     texts = {}
     try:

@@ -288,6 +288,8 @@ class Protected(Document):
 class ProtectedPaths(Document):
     """`[protect]` of leadhand.toml."""
 
+    #: Patterns of files that a doer must leave as they are: texts, or tables as in documents,
+    #: whose own patterns are added.
     paths: tuple[Protected, ...] = ()
 
 

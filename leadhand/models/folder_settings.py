@@ -11,12 +11,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
-from leadhand.models.documents import LeaveOut, Protected, ProtectedPaths, Quarantined
+from leadhand.models.documents import (
+    Document,
+    LeaveOut,
+    Protected,
+    ProtectedPaths,
+    Quarantined,
+    WorktreeOptions,
+)
 from leadhand.models.git_settings import committed_text
+from leadhand.models.guards import GuardConfig
 from leadhand.models.validation_messages import first_error
 
 #: The files that define agents and tools, and the folders of flows and tools with the form of a
@@ -30,8 +38,40 @@ _AT = re.compile(
     r"^(?P<why>.*) \(at (?:line (?P<line>\d+), column \d+|end of document)\)$", re.DOTALL
 )
 FILE = "leadhand.toml"
-_QUARANTINE = TypeAdapter(tuple[Quarantined, ...])
-_LEAVE_OUT: TypeAdapter[tuple[str, ...]] = TypeAdapter(LeaveOut)
+
+
+class WorktreeSection(WorktreeOptions):
+    """`[worktree]` of leadhand.toml."""
+
+    #: Patterns of untracked files that are no work, for all sessions in the folder; by default
+    #: those of common by-products.
+    leave_out: LeaveOut | None = None
+
+
+class FolderFile(Document):
+    """What leadhand.toml may have: reading, refusals and docs/settings.md follow from this.
+
+    A field with a comment is a key of that meaning, one without is a table of them.
+    """
+
+    protect: ProtectedPaths = ProtectedPaths()
+    quarantine: tuple[Quarantined, ...] = ()
+    worktree: WorktreeSection | None = None
+    guard: GuardConfig | None = None
+
+
+def read_section(file: Path | str, content: Mapping[str, object], name: str) -> Any:
+    """Returns a section of leadhand.toml as FolderFile declares it.
+
+    Faults in the others do not matter, but a section that is not declared is one. Raises
+    FolderSettingInvalid, which names the file.
+    """
+    others = FolderFile.model_fields.keys() - {name}
+    try:
+        found = FolderFile.model_validate({k: v for k, v in content.items() if k not in others})
+    except ValidationError as error:
+        raise FolderSettingInvalid(f"{file}: {first_error(error, FolderFile)}") from None
+    return getattr(found, name)
 
 
 def folder_with_definitions(folder: Path, home: Path | None) -> Path | None:
@@ -234,10 +274,9 @@ class FolderSettings:
         So a change of the file adds patterns, and removes none before it is committed.
         """
         found = dict[Protected, None]()
-        with self._naming("protect"):
+        with _one_error():
             for text in (self._committed or "", "" if committed_only else read_text(self._file)):
-                asked = parse_toml(self._file, text).get("protect", {})
-                found |= dict.fromkeys(ProtectedPaths.model_validate(asked).paths)
+                found |= dict.fromkeys(self._section("protect", text).paths)
         return tuple(found)
 
     def quarantine(self) -> tuple[Quarantined, ...]:
@@ -246,17 +285,18 @@ class FolderSettings:
         The commit counts, not the folder: what is changed there later, by a doer or before it is
         committed, has no effect.
         """
-        with self._naming("quarantine"):
-            entries = parse_toml(self._file, self._text()).get("quarantine", [])
-            return _QUARANTINE.validate_python(entries)
+        with _one_error():
+            found: tuple[Quarantined, ...] = self._section("quarantine", self._text())
+            return found
 
     def leave_out(self) -> tuple[str, ...] | None:
         """Returns `leave_out` of `[worktree]`; None if it is not set. The commit counts, too."""
-        with self._naming("worktree.leave_out"):
-            section = parse_toml(self._file, self._text()).get("worktree")
-            if not isinstance(section, dict) or "leave_out" not in section:
-                return None
-            return _LEAVE_OUT.validate_python(section["leave_out"])
+        with _one_error():
+            section: WorktreeSection | None = self._section("worktree", self._text())
+            return None if section is None else section.leave_out
+
+    def _section(self, name: str, text: str) -> Any:
+        return read_section(FILE, parse_toml(self._file, text), name)
 
     def _text(self) -> str:
         return read_text(self._file) if self._committed is None else self._committed
@@ -271,14 +311,13 @@ class FolderSettings:
         env = tuple(sorted(self._env.items()))
         return _committed_at(folder, env, (status.st_mtime_ns, status.st_size))
 
-    @contextmanager
-    def _naming(self, section: str) -> Iterator[None]:
-        try:
-            yield
-        except TomlUnreadable as error:
-            raise FolderSettingInvalid(str(error)) from None
-        except ValidationError as error:
-            raise FolderSettingInvalid(f"{FILE}: {section}: {first_error(error)}") from None
+
+@contextmanager
+def _one_error() -> Iterator[None]:
+    try:
+        yield
+    except TomlUnreadable as error:
+        raise FolderSettingInvalid(str(error)) from None
 
 
 @lru_cache(maxsize=64)

@@ -5,118 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
-from pydantic import Field, StrictBool, ValidationError, field_validator
-
-from leadhand.models.documents import Command, Document, Seconds
-from leadhand.models.folder_settings import TomlUnreadable, read_toml
-from leadhand.models.guards import MAX_BLOCKS_IN_A_ROW, MOST_BLOCKS, GateName, GuardLimits, Text
-from leadhand.models.validation_messages import first_error
+from leadhand.models.folder_settings import (
+    FILE,
+    FolderSettingInvalid,
+    TomlUnreadable,
+    read_section,
+    read_toml,
+)
+from leadhand.models.guards import MAX_BLOCKS_IN_A_ROW, MOST_BLOCKS, GuardConfig, GuardLimits
 from leadhand.settings import ClientSettings
 
-FILE = "leadhand.toml"
-GATE_TIMEOUT_S, GIT_TIMEOUT_S, PR_TIMEOUT_S = 300.0, 20.0, 30.0
-PR_COMMAND = "gh pr view --json number,state,url,reviewDecision,reviews"
 #: Claude Code overrides a hook after this many blocks in a row unless its variable says otherwise.
 CLAUDE_CAP = "CLAUDE_CODE_STOP_HOOK_BLOCK_CAP"
-_CODE = (
-    "*.py", "*.js", "*.jsx", "*.ts", "*.tsx", "*.go", "*.rs", "*.java", "*.kt", "*.c", "*.h",
-    "*.cc", "*.cpp", "*.hpp", "*.cs", "*.rb", "*.php", "*.swift", "*.scala", "*.hs", "*.lua",
-    "*.sh", "*.sql",
-)  # fmt: skip
-_DOCS = ("docs/*", "doc/*", "*.md", "*.rst", "*.adoc", "*.txt")
-#: The gates that only advise: the agent stops with a message.
-ADVISES = frozenset({"docs", "pr", "review"})
-BEFORE, AFTER = ("build", "test"), ("docs", "pr", "review")
-_LIMITS: Mapping[str, int | None] = {"test": 3, "docs": None, "pr": 3, "review": 3}
-
-Globs = Annotated[tuple[Annotated[str, Field(min_length=1, max_length=500)], ...], Field()]
-Limit = Annotated[int, Field(strict=True, ge=1, le=1000)]
-
-
-class GateConfig(Document):
-    """One gate: a command whose exit code decides, or a built-in look at git or a pull request."""
-
-    command: Command | None = None
-    limit: Limit | None = None
-    timeout_s: Seconds | None = None
-    #: Whether a failure refuses the stop; by default all do but docs, pr and review.
-    blocks: StrictBool | None = None
-    enabled: StrictBool = True
-
-
-class GuardConfig(Document):
-    """The gates in their order, limits and guidance."""
-
-    gates: dict[GateName, GateConfig] = Field(default_factory=dict)
-    #: By default build, test, a team's own gates, docs, pr, review.
-    order: tuple[GateName, ...] = ()
-    templates: dict[GateName, Text] = Field(default_factory=dict)
-    global_max: Limit | None = None
-    stage_max: Limit | None = None
-    max_blocks_in_a_row: Limit | None = None
-    stale_timeout_s: Annotated[float, Field(ge=60, le=24 * 3600)] | None = None
-    #: What counts as code, and as documentation.
-    code: Globs = _CODE
-    docs: Globs = _DOCS
-
-    @field_validator("order")
-    @classmethod
-    def _differ(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        if len(set(value)) < len(value):
-            raise ValueError("it names a gate twice; name each gate once")
-        return value
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Return the names of the enabled gates (checks before a stop), in running order."""
-        own = tuple(name for name in self.gates if name not in (*BEFORE, *AFTER))
-        names = self.order or (*BEFORE, *own, *AFTER)
-        return tuple(name for name in names if self.gate(name).enabled)
-
-    def gate(self, name: str) -> GateConfig:
-        """Return the configuration of a gate (a check before a stop), with defaults."""
-        gate = self.gates.get(name, GateConfig())
-        default = {"docs": GIT_TIMEOUT_S, "pr": PR_TIMEOUT_S, "review": PR_TIMEOUT_S}
-        limit = gate.limit or self.stage_max or _LIMITS.get(name, 5)
-        return gate.model_copy(
-            update={
-                "command": gate.command or (PR_COMMAND if name in ("pr", "review") else None),
-                "limit": None if name == "docs" and gate.limit is None else limit,
-                "timeout_s": gate.timeout_s or default.get(name, GATE_TIMEOUT_S),
-                "blocks": gate.blocks if gate.blocks is not None else name not in ADVISES,
-            }
-        )
-
-    def with_limit(self, limit: int) -> GuardConfig:
-        """Return a copy with this retry limit in every gate; a gate without a limit keeps none."""
-        gates = {name: self.gate(name) for name in (*self.names, *self.gates)}
-        limited = {
-            name: gate.model_copy(update={"limit": limit}) if gate.limit is not None else gate
-            for name, gate in gates.items()
-        }
-        return self.model_copy(update={"gates": limited})
-
-    @property
-    def total_s(self) -> float:
-        """Return the sum of the timeouts of the enabled gates (checks), in seconds."""
-        gates = {name: self.gate(name) for name in self.names}
-        return sum(
-            gate.timeout_s or 0.0
-            for name, gate in gates.items()
-            if name == "docs" or gate.command is not None
-        )
-
-    def limits(self, settings: ClientSettings, env: Mapping[str, str]) -> GuardLimits:
-        """Return the limits over all gates; environment variables override the file."""
-        most = blocks_below_cap(env.get(CLAUDE_CAP))
-        given = {
-            "stops": settings.guard_global_max or self.global_max,
-            "blocks_in_a_row": min(self.max_blocks_in_a_row or most, most),
-            "stale_s": settings.guard_stale_timeout or self.stale_timeout_s,
-        }
-        return GuardLimits.model_validate({k: v for k, v in given.items() if v is not None})
 
 
 class Loaded(NamedTuple):
@@ -131,6 +33,17 @@ class Loaded(NamedTuple):
     folder: Path = Path()
     #: The project's files that were looked at first and have no `[guard]`, or do not exist.
     without: tuple[Path, ...] = ()
+
+
+def limits_of(config: GuardConfig, settings: ClientSettings, env: Mapping[str, str]) -> GuardLimits:
+    """Returns the limits over all gates; environment variables override the file."""
+    most = blocks_below_cap(env.get(CLAUDE_CAP))
+    given = {
+        "stops": settings.guard_global_max or config.global_max,
+        "blocks_in_a_row": min(config.max_blocks_in_a_row or most, most),
+        "stale_s": settings.guard_stale_timeout or config.stale_timeout_s,
+    }
+    return GuardLimits.model_validate({k: v for k, v in given.items() if v is not None})
 
 
 def blocks_below_cap(cap: str | None) -> int:
@@ -182,13 +95,12 @@ def _load(file: Path, folder: Path, *, is_own: bool) -> Loaded | None:
         text, content = read_toml(file)
     except TomlUnreadable as error:
         raise ConfigUnfit(str(error), folder) from error
-    if "guard" not in content:
-        return None
     try:
-        config = GuardConfig.model_validate(content["guard"])
-    except ValidationError as error:
-        text = f"{file}: guard.{first_error(error, GuardConfig)}"
-        raise ConfigUnfit(text, folder) from error
+        config = read_section(file, {"guard": content.get("guard")}, "guard")
+    except FolderSettingInvalid as error:
+        raise ConfigUnfit(str(error), folder) from error
+    if config is None:
+        return None
     return Loaded(config, file, text, is_own, folder)
 
 

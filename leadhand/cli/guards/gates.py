@@ -16,7 +16,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO, NamedTuple
 
-from leadhand.cli.guards.config import AFTER, GateConfig, GuardConfig
 from leadhand.models.git_settings import (
     LIST_FILTERS,
     QUIET,
@@ -25,7 +24,7 @@ from leadhand.models.git_settings import (
     run_programs,
     without_filters,
 )
-from leadhand.models.guards import GateResult, Outcome
+from leadhand.models.guards import AFTER, GateConfig, GateResult, GuardConfig, Outcome
 from leadhand.models.session_environment import ClientVariables, ServerVariables, secrets_of
 from leadhand.models.text import render_terminal
 

@@ -112,7 +112,8 @@ def install_command(*, agent: Agent, scope: str, remove: bool, yes: bool) -> int
 @click.option("--yes", is_flag=True, help="Approve without a question.")
 def trust_command(*, yes: bool) -> int:
     """Approve this folder's leadhand.toml as it is now, also if its gates were removed."""
-    from leadhand.cli.guards.config import FILE, load_config
+    from leadhand.cli.guards.config import load_config
+    from leadhand.models.folder_settings import FILE
     from leadhand.settings import environment
 
     env = environment()

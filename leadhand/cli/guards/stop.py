@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from leadhand.cli.approvals import lost_guard, missed_file, why_unchecked
-from leadhand.cli.guards.config import ConfigUnfit, GuardConfig, Loaded, load_config
+from leadhand.cli.guards.config import ConfigUnfit, Loaded, limits_of, load_config
 from leadhand.cli.guards.gates import Gates
 from leadhand.cli.guards.hooks import HookEvent
 from leadhand.errors import LeadhandError
-from leadhand.models.guards import AgentEvent, GateResult, StopReport
+from leadhand.models.guards import AgentEvent, GateResult, GuardConfig, StopReport
 from leadhand.settings import ClientSettings
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ class _Stop:
             "stop": self._name,
             "prompt_id": self._event.prompt_id,
             "is_first": not self._event.is_continued,
-            "limits": loaded.config.limits(self._settings, self._env),
+            "limits": limits_of(loaded.config, self._settings, self._env),
             "templates": loaded.config.templates,
         }
         report = StopReport.model_validate(

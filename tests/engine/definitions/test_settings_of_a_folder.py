@@ -81,7 +81,7 @@ def test_invalid_file_is_named(store_url: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidDocument) as raised:
         protected(store_url, tmp_path, "loop")
     assert raised.value.field == "protected"
-    assert "leadhand.toml: protect: paths.0" in str(raised.value)
+    assert "leadhand.toml: protect.paths.0" in str(raised.value)
 
 
 QUARANTINE = '[[quarantine]]\ntest = "a.py::test_b"\nowner = "ann"\nuntil = 2126-12-31\n'

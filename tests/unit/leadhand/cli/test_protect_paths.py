@@ -34,4 +34,4 @@ def test_pattern_that_is_not_of_the_folder_is_named(tmp_path: Path, pattern: str
     (tmp_path / "leadhand.toml").write_text(f'[protect]\npaths = ["{pattern}"]\n')
     with pytest.raises(click.ClickException) as raised:
         SessionSettings(str(tmp_path)).read_protected()
-    assert "leadhand.toml: protect: paths.0" in str(raised.value)
+    assert "leadhand.toml: protect.paths.0" in str(raised.value)

@@ -57,9 +57,10 @@ def test_by_products_are_those_of_the_commit(tmp_path: Path) -> None:
     ("text", "said"),
     [
         ("[[quarantine]\n", "is not TOML"),
-        (ENTRY.replace('owner = "ann"\n', ""), "leadhand.toml: quarantine: 0.owner"),
-        (ENTRY.replace("2026-12-31", '"soon"'), "leadhand.toml: quarantine: 0.until"),
-        ("quarantine = 3\n", "leadhand.toml: quarantine: "),
+        (ENTRY.replace('owner = "ann"\n', ""), "leadhand.toml: quarantine.0.owner"),
+        (ENTRY.replace("2026-12-31", '"soon"'), "leadhand.toml: quarantine.0.until"),
+        ("quarantine = 3\n", "leadhand.toml: quarantine is 3"),
+        ("[quarantined]\n", "did you mean 'quarantine'?"),
     ],
 )
 def test_entry_that_is_not_valid_is_named(tmp_path: Path, text: str, said: str) -> None:

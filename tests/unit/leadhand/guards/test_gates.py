@@ -13,10 +13,10 @@ from typing import Any
 import psutil
 import pytest
 
-from leadhand.cli.guards.config import ConfigUnfit, GuardConfig, load_config
+from leadhand.cli.guards.config import ConfigUnfit, limits_of, load_config
 from leadhand.cli.guards.gates import Gates, HookEnded
 from leadhand.cli.guards.hooks import EventUnfit, parse_event
-from leadhand.models.guards import GateResult
+from leadhand.models.guards import GateResult, GuardConfig
 from leadhand.settings import ClientSettings
 from tests.waiting import wait_until
 
@@ -227,15 +227,15 @@ def test_projects_file_wins_over_the_users_own(tmp_path: Path) -> None:
     assert load_config(project, {}).file is None
     loaded = load_config(project, env)
     assert (loaded.file, loaded.is_own) == (own, True)
-    assert loaded.config.limits(ClientSettings(), {}).stops == 2
+    assert limits_of(loaded.config, ClientSettings(), {}).stops == 2
     (project / "leadhand.toml").write_text("[guard]\nglobal_max = 3\n")
     loaded = load_config(project, env)
     assert (loaded.config.global_max, loaded.is_own) == (3, False)
     settings = ClientSettings(guard_global_max=4)
-    limits = loaded.config.limits(settings, {"CLAUDE_CODE_STOP_HOOK_BLOCK_CAP": "12"})
+    limits = limits_of(loaded.config, settings, {"CLAUDE_CODE_STOP_HOOK_BLOCK_CAP": "12"})
     assert (limits.stops, limits.blocks_in_a_row) == (4, 11)
     many = GuardConfig(max_blocks_in_a_row=20)
-    assert many.limits(settings, {}).blocks_in_a_row == 7  # the agent overrides the ninth
+    assert limits_of(many, settings, {}).blocks_in_a_row == 7  # the agent overrides the ninth
 
 
 @pytest.mark.parametrize(
