@@ -265,8 +265,34 @@ class Worktree:
             self._copy_objects(earlier, repository)
         self._git_digest(repository)  # so that the index names the files that have to go
         since_ns = time.time_ns() - _CLOCK_NS
-        self._git("read-tree", "--reset", "-u", self._whole_tree(repository, tree))
+        whole = self._whole_tree(repository, tree)
+        self._restore_lists(repository, whole)
+        self._git("read-tree", "--reset", "-u", whole)
         self._write_converted(repository, earlier, since_ns)
+
+    def _restore_lists(self, repository: PrivateRepository, whole: str) -> None:
+        """Set the lists of ignored files to a tree first, and the index to what they say then.
+
+        Since they were changed, files of the tree's state may count as work, which would be
+        removed, and other files as ignored, which would stay.
+        """
+        compare = ("diff-index", "--cached", "--relative", "--no-renames", "-z")
+        lists = self._run_git(*compare, whole, "--", ":(glob)**/.gitignore")
+        if lists:
+            index, parts = repository.home / "index.lists", iter(os.fsdecode(lists).split("\0"))
+            shutil.copyfile(repository.home / "index", index)
+            for facts in filter(None, parts):
+                mode, _, id_, _, kind = facts.removeprefix(":").split()
+                info = ("--cacheinfo", f"{mode},{id_},{repository.prefix}")
+                change = ("--force-remove", "--", "") if kind == "A" else ("--add", *info)
+                self._git("update-index", *change[:-1], change[-1] + next(parts), index=index)
+            with_lists = self._git("write-tree", "--missing-ok", index=index)
+            self._git("read-tree", "--reset", "-u", with_lists)
+            self._git_digest(repository)
+        gone = self._run_git(*compare, "--name-only", "--diff-filter=A", whole).split(b"\0")
+        ignored = self._run_git("ls-files", "-z", "-c", "-i", "--exclude-standard").split(b"\0")
+        kept = {*gone} & {*ignored} - {b""}
+        self._update_index("--force-remove", [os.fsdecode(name) for name in kept])
 
     def _copy_objects(self, earlier: Path, repository: PrivateRepository) -> None:
         """Link the objects of another session's snapshots: they may be deleted before these."""

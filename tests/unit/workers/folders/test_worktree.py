@@ -201,6 +201,32 @@ def test_worktree_without_its_repository_is_compared(
 
 
 @needs_git
+@pytest.mark.parametrize("prefix", ["", "sub"])
+def test_lists_of_ignored_files_are_put_back_before_the_files_that_they_hide_or_show(
+    repo: Path, shelf: Path, prefix: str
+) -> None:
+    folder = repo / prefix
+    folder.mkdir(exist_ok=True)
+    (folder / ".gitignore").write_text("built\nkept\n")
+    for name in ("built", "work"):
+        (folder / name).write_text(name)
+    tree = Worktree(folder, shelf)
+    work = str(tree.snapshot())
+    (folder / ".gitignore").write_text("probe\n")  # hides `probe`, and shows `built`
+    (folder / "deep").mkdir()
+    (folder / "deep" / ".gitignore").write_text("hidden\n")
+    for name in ("probe", "deep/hidden"):
+        (folder / name).write_text("of a checker")
+    (folder / "work").unlink()
+    tree.snapshot()
+    tree.put_back(work)
+    assert tree.snapshot() == work
+    assert {path.name for path in folder.rglob("*")} >= {"built", "work"}
+    assert not (folder / "probe").exists()
+    assert not (folder / "deep").exists()
+
+
+@needs_git
 @pytest.mark.parametrize("option", ["--assume-unchanged", "--skip-worktree"])
 def test_change_of_a_file_that_the_index_believes_is_in_the_first_snapshot(
     repo: Path, shelf: Path, option: str
