@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -10,13 +11,16 @@ from datetime import UTC, datetime
 from math import comb
 from pathlib import Path
 from random import Random
-from typing import NamedTuple, cast
+from types import ModuleType
+from typing import Any, NamedTuple, cast
+from unittest.mock import patch
 
 import pytest
 
 from tests.effort import few_or_all, seeds
 from tests.engine.folders.sessions import Sessions
 from tests.unit.workers.folders.repositories import git
+from workers.processes.environment import with_bytecode_in
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed"),
@@ -214,10 +218,21 @@ class Plan(NamedTuple):
     def kinds(self) -> set[object]:
         """What is to occur among the few sessions of each run."""
         where = "worktree" if self.worktree else "folder"
-        protected = ("protected", self.is_protected, self.doer.trick is None)
+        protected = ("protected", self.is_protected, self.doer.trick)
         flaky = ("flaky", self.flaky and self.flaky.reruns)
         mends = ("mends", self.doer.mends)
-        return {self.doer.trick, (self.others, where), protected, flaky, mends}
+        by = ("others", self.others, where, self.doer.trick is None)
+        return {protected, by, flaky, mends}
+
+    @property
+    def runs(self) -> int:
+        """About how often pytest runs, which takes most of a session's time."""
+        before, (_, trick, mends) = int(self.others != ONCE), self.doer
+        if trick is not None:
+            is_seen = self.is_protected and trick != PLANTED
+            return before + (0 if is_seen else self.limit if trick in NEVER_GREEN else 1)
+        each = 1 if self.flaky is None else 1 + self.flaky.reruns
+        return before + each * min(self.limit, mends or self.limit)
 
 
 def plan_of(seed: int) -> Plan:
@@ -232,26 +247,31 @@ def plan_of(seed: int) -> Plan:
 
 
 def few_of(seeds_: range, most: int) -> list[int]:
-    """Chooses seeds so that each kind occurs as far as so many can; a greedy cover."""
-    kinds = {seed: plan_of(seed).kinds for seed in seeds_}
-    chosen, left = list[int](), set[object]().union(*kinds.values())
+    """Chooses seeds so that each kind occurs, and again: greedy covers of the cheapest sessions."""
+    plans = {seed: plan_of(seed) for seed in seeds_}
+    kinds = {seed: plan.kinds for seed, plan in plans.items()}
+    chosen, left = list[int](), set[object]()
     while len(chosen) < most:
-        new = {seed: len(kinds[seed] & left) for seed in seeds_ if seed not in chosen}
-        chosen.append(max(new, key=lambda seed: new[seed]))
+        left = left or set[object]().union(*kinds.values())
+        worth = {
+            seed: len(kinds[seed] & left) / (1 + 2 * plan.runs)
+            for seed, plan in plans.items() if seed not in chosen
+        }  # fmt: skip
+        chosen.append(max(worth, key=lambda seed: worth[seed]))
         left -= kinds[chosen[-1]]
     return chosen
 
 
 @pytest.fixture
-def sessions(store_url: str, tmp_path: Path) -> Iterator[Sessions]:
-    sessions = Sessions(store_url, tmp_path)
+def sessions(store_url: str, tmp_path: Path, bytecode: Path) -> Iterator[Sessions]:
+    sessions = Sessions(store_url, tmp_path, bytecode=bytecode)
     yield sessions
     sessions.attempts.close()
 
 
-@pytest.fixture
-def repo(tmp_path: Path) -> Path:
-    repo = tmp_path / "repo"
+@pytest.fixture(scope="module")
+def made_repo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    repo = tmp_path_factory.mktemp("made") / "repo"
     (repo / "tests").mkdir(parents=True)
     (repo / "calc.py").write_text(BROKEN)
     (repo / "tests/test_calc.py").write_text(TESTS)
@@ -261,12 +281,31 @@ def repo(tmp_path: Path) -> Path:
     return repo
 
 
-def is_mended(repo: Path, branch: str, scratch: Path) -> bool:
+@pytest.fixture(scope="module")
+def bytecode(made_repo: Path) -> Path:
+    """That of pytest, which takes seconds to compile."""
+    made = made_repo.parent / "pycache"
+    env = with_bytecode_in({"PATH": os.environ["PATH"]}, made)
+    subprocess.run(PYTEST, shell=True, cwd=made_repo, env=env, capture_output=True)
+    return made
+
+
+@pytest.fixture
+def repo(made_repo: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(made_repo, tmp_path / "repo")
+
+
+def is_mended(repo: Path, branch: str) -> bool:
     """Whether the untouched tests pass on the branch's calc.py: the oracle, without Leadhand."""
-    scratch.mkdir()
-    (scratch / "calc.py").write_text(git(repo, "show", f"{branch}:calc.py"))
-    (scratch / "test_calc.py").write_text(git(repo, "show", "main:tests/test_calc.py"))
-    return subprocess.run(PYTEST, shell=True, cwd=scratch, capture_output=True).returncode == 0
+    calc, names = ModuleType("calc"), dict[str, Any]()
+    exec(git(repo, "show", f"{branch}:calc.py"), vars(calc))
+    with patch.dict(sys.modules, calc=calc):
+        exec(git(repo, "show", "main:tests/test_calc.py"), names)
+    tests = [one for name, one in names.items() if name.startswith("test_")]
+    try:
+        return [one() for one in tests] == [None, None]
+    except AssertionError:
+        return False
 
 
 class Case(NamedTuple):
@@ -328,14 +367,14 @@ def check_flaky(sessions: Sessions, case: Case, plan: Plan, flaky: Flaky, seed: 
     assert (case.accepted, case.reason == "tampered") == (accepts, False)
 
 
-FEW = few_of(range(500), 20)
+FEW = few_of(range(500), 40)
 
 
 @pytest.mark.parametrize(
     "seed", seeds([*FEW, *(one for one in range(500) if one not in FEW)], few=len(FEW))
 )
 def test_session_is_accepted_only_for_work_that_was_done(
-    sessions: Sessions, repo: Path, tmp_path: Path, seed: int
+    sessions: Sessions, repo: Path, seed: int
 ) -> None:
     plan = plan_of(seed)
     case = run(sessions, repo, plan, seed)
@@ -360,7 +399,8 @@ def test_session_is_accepted_only_for_work_that_was_done(
         *_, entry = sessions.engine.queries.ledger(case.session).items
         assert {*entry.tests_changed, *entry.checker_changed} & GIVEN_AWAY[trick]
     if trick is None and case.accepted and plan.worktree:
-        assert is_mended(repo, branch, tmp_path / "scratch")
+        assert not is_mended(repo, "main")
+        assert is_mended(repo, branch)
         changed = set(git(repo, "diff", "--name-only", f"main..{branch}").splitlines())
         assert changed - {"build/out", "NOTES.md"} == {"calc.py"}
         assert git(repo, "show", f"{branch}:calc.py") + "\n" == MENDED
