@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from leadhand.cli.render.session_text import with_local_times
+from leadhand.cli.render.times import with_local_times
 
 if TYPE_CHECKING:
     from leadhand.client.client import Client

@@ -15,9 +15,9 @@ import click
 from leadhand.cli.connect import tell
 from leadhand.cli.mcp_check import Finding, mcp_finding
 from leadhand.cli.render.fleet_text import is_late, overdue_line
-from leadhand.cli.render.session_text import with_local_times
 from leadhand.cli.render.tables import plural
 from leadhand.cli.render.terminal import raw
+from leadhand.cli.render.times import with_local_times
 from leadhand.client.client import Client
 from leadhand.contract.here import Here
 from leadhand.errors import KeyDamaged, LeadhandError, Refused, SessionUnknown, StoreUnknown

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from leadhand.cli.exit_codes import FAULT, HALTED
 from leadhand.cli.options import BUDGET_FIELDS
-from leadhand.cli.render.session_text import with_local_times
 from leadhand.cli.render.terminal import discard_buffer, escaped_streams
-from leadhand.cli.running import FAULT, HALTED
+from leadhand.cli.render.times import with_local_times
 
 if TYPE_CHECKING:
     from leadhand.errors import Refused, TokenRefused

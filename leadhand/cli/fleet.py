@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 import click
 
 from leadhand.cli.connect import shows
+from leadhand.cli.exit_codes import DONE, FAILED
 from leadhand.cli.group import Group
-from leadhand.cli.render.session_text import clock_time
 from leadhand.cli.render.tables import echo_json, plural, table
 from leadhand.cli.render.terminal import raw
-from leadhand.cli.running import DONE, FAILED
+from leadhand.cli.render.times import clock_time
 from leadhand.models.text import escape_controls, plain
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from leadhand.cli.connect import shows, tell
-from leadhand.cli.render.session_text import age
 from leadhand.cli.render.tables import Column, echo_json, fitted_table
+from leadhand.cli.render.times import age
 from leadhand.models.text import plain
 
 if TYPE_CHECKING:

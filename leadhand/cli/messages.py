@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from leadhand.cli.render.session_text import clock_time
 from leadhand.cli.render.tables import echo_json
+from leadhand.cli.render.times import clock_time
 from leadhand.models.text import block, plain
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def questions_command(*, as_json: bool) -> int:
     """List the open questions of all sessions, the oldest first."""
     from leadhand.cli.connect import open_client
     from leadhand.cli.questions import answer_lines, form_lines
-    from leadhand.cli.render.session_text import age, clock_time
+    from leadhand.cli.render.times import age, clock_time
     from leadhand.models.text import block, plain
 
     with open_client(needs_worker=True) as client:
@@ -181,7 +181,7 @@ def ask_command(
     Exits with 3 if no answer came in time.
     """
     from leadhand.cli.connect import open_client, tell
-    from leadhand.cli.running import DONE, code_of
+    from leadhand.cli.exit_codes import DONE, code_of
     from leadhand.client.questions import ASK_TIMEOUT_S, answer_in, question_of
     from leadhand.settings import ClientSettings
 

@@ -17,7 +17,7 @@ import click
 
 from leadhand.cli.connect import tell
 from leadhand.cli.render.live import LiveScreen, PlainScreen
-from leadhand.cli.render.session_text import clock_time
+from leadhand.cli.render.times import clock_time
 from leadhand.client.client import Client
 from leadhand.errors import LeadhandError
 from leadhand.models.forms import (

@@ -12,6 +12,7 @@ from types import FrameType
 import click
 
 from leadhand.cli.connect import tell
+from leadhand.cli.exit_codes import HALTED, code_of
 from leadhand.cli.questions import ASKED, answering_questions
 from leadhand.cli.render.live import PlainScreen, screen_beside_json, screen_for
 from leadhand.cli.render.tables import echo_json
@@ -24,36 +25,6 @@ from leadhand.models.views.fleet import AgentView
 from leadhand.models.views.result import ResultView
 from leadhand.models.views.session import SessionView
 from leadhand.run import Audience, Interrupted, wait_for_session
-
-#: The work was accepted or done.
-DONE = 0
-#: Invalid input or an internal error.
-FAULT = 1
-#: Stopped, exited or aborted.
-HALTED = 2
-#: Ended without acceptance.
-FAILED = 3
-_OF_STATUS = {
-    "completed": DONE,
-    "failed": FAILED,
-    "stopped": HALTED,
-    "exited": HALTED,
-    "aborted": HALTED,
-}
-
-
-def code_of(status: str) -> int:
-    """Returns the exit code for a session's status; HALTED for one that has not ended."""
-    return _OF_STATUS.get(status, HALTED)
-
-
-def worst(statuses: Iterable[str]) -> int:
-    """Returns one exit code for several sessions' statuses: failed before halted; 0 for none.
-
-    >>> worst(["completed", "failed", "exited"])
-    3
-    """
-    return max(map(code_of, statuses), default=DONE)
 
 
 class Terminated(SystemExit):

@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 import click
 
 from leadhand.cli.connect import tell
-from leadhand.cli.render.session_text import age, duration
+from leadhand.cli.exit_codes import DONE, HALTED
 from leadhand.cli.render.tables import echo_json, plural
-from leadhand.cli.running import DONE, HALTED
+from leadhand.cli.render.times import age, duration
 from leadhand.models.text import plain
 
 _LOOK_S = 0.2

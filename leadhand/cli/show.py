@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from leadhand.cli.connect import shows
-from leadhand.cli.render.session_text import local_time, with_local_times
 from leadhand.cli.render.tables import echo_json
+from leadhand.cli.render.times import local_time, with_local_times
 from leadhand.models.text import block, plain
 
 if TYPE_CHECKING:

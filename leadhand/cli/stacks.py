@@ -92,8 +92,8 @@ def open_stack(scope: Scope) -> Iterator[Client]:
 @as_json
 def show_command(*, scope: Scope, as_json: bool) -> int:
     """Show the workflow sessions on the stack, the active one first."""
-    from leadhand.cli.render.session_text import age
     from leadhand.cli.render.tables import echo_json, table
+    from leadhand.cli.render.times import age
 
     with open_stack(scope) as client:
         stack = client.stack(scope.stack)
@@ -162,8 +162,8 @@ def ls_command(
     as_json: bool,
 ) -> int:  # fmt: skip
     """List the workflow sessions of the stack, the newest first, ended ones too."""
-    from leadhand.cli.render.session_text import age
     from leadhand.cli.render.tables import echo_json, table
+    from leadhand.cli.render.times import age
 
     with open_stack(scope) as client:
         page = client.stack_workflows(
@@ -190,8 +190,8 @@ def ls_command(
 def all_command(*, limit: int, as_json: bool) -> int:
     """List the stacks of all folders, the one that was changed last first."""
     from leadhand.cli.connect import open_client
-    from leadhand.cli.render.session_text import age
     from leadhand.cli.render.tables import echo_json, table
+    from leadhand.cli.render.times import age
 
     with open_client(needs_worker=False) as client:
         page = client.stacks(limit=limit)

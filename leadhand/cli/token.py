@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from leadhand.cli.group import Group
-from leadhand.cli.render.session_text import clock_time
 from leadhand.cli.render.tables import echo_json, table
+from leadhand.cli.render.times import clock_time
 
 if TYPE_CHECKING:
     from leadhand.models.views.fleet import TokenView

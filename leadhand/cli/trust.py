@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from leadhand.cli.running import DONE
+from leadhand.cli.exit_codes import DONE
 
 
 @click.command("trust")

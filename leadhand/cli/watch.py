@@ -25,10 +25,11 @@ if TYPE_CHECKING:
 def watch_command(*, session: str) -> int:
     """Show SESSION live until it ends. Ctrl-C leaves it running."""
     from leadhand.cli.connect import open_client, tell
+    from leadhand.cli.exit_codes import code_of
     from leadhand.cli.questions import answering_questions
     from leadhand.cli.render.live import screen_for
     from leadhand.cli.render.result_text import ending
-    from leadhand.cli.running import code_of, following
+    from leadhand.cli.running import following
     from leadhand.client.waiting import IN_EVENTS, reporting_troubles
 
     with open_client(needs_worker=True) as client:
@@ -68,9 +69,10 @@ def wait_command(
     Ctrl-C leaves them running.
     """
     from leadhand.cli.connect import open_client, tell
+    from leadhand.cli.exit_codes import HALTED, worst
     from leadhand.cli.questions import ASKED, answering_questions
     from leadhand.cli.render.session_text import head_line
-    from leadhand.cli.running import HALTED, leaving_running, worst
+    from leadhand.cli.running import leaving_running
     from leadhand.client.waiting import reporting_troubles
 
     with open_client(needs_worker=True) as client:
@@ -277,7 +279,7 @@ class _Reading:
 
 
 def _shown(entry: TranscriptEntry) -> Iterator[str]:
-    from leadhand.cli.render.session_text import clock_time
+    from leadhand.cli.render.times import clock_time
     from leadhand.models.text import block, plain, tool_lines
 
     who = "|".join(part for part in (entry.agent, entry.identifier) if part)

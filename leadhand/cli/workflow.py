@@ -145,8 +145,8 @@ def compile_first(file: Path) -> None:
 
 
 def _end(conductor: Conductor, file: Path, code: int) -> int:
+    from leadhand.cli.exit_codes import worst
     from leadhand.cli.render.tables import echo_json
-    from leadhand.cli.running import worst
 
     if conductor.detached is not None:
         if conductor.as_json:

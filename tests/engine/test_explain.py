@@ -17,7 +17,7 @@ from app.core.program import SCHEMA_VERSION, Action, Loop, Program, RetryPolicy,
 from app.core.states import Control
 from app.sessions.submit import About
 from leadhand.cli import cli
-from leadhand.cli.render.session_text import with_local_times
+from leadhand.cli.render.times import with_local_times
 from leadhand.cli.show import explanation
 from leadhand.models.documents import Budget
 from leadhand.models.verdicts import Reason, ReasonCode

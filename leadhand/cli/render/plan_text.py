@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from pydantic import JsonValue
 
-from leadhand.cli.render.session_text import clock_time
 from leadhand.cli.render.tables import plural, table
+from leadhand.cli.render.times import clock_time
 from leadhand.models.text import block, plain, plain_ends, reason_text
 from leadhand.models.views.plan import MergeView, PlanView, ProposalView, TaskView
 from leadhand.models.views.result import ResultView

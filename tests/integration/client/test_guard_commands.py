@@ -254,7 +254,7 @@ def test_limits_of_the_environment_win_over_the_file(api: Served, agent: Agent) 
     code, _, err = agent.run("hook", "stop")
     assert code == 1
     assert "LEADHAND_GUARD_STALE_TIMEOUT" in err
-    assert "at least 60" in err
+    assert "give seconds from 60 to 86400" in err
 
 
 def test_counters_are_reset_for_one_agent(agent: Agent, leadhand: Leadhand) -> None:

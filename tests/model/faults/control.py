@@ -44,13 +44,13 @@ FAULTS = (
     ),
     Fault(
         "late successes are forgotten on resume",
-        "domain/routing.py",
+        "core/routing.py",
         '{"": sinks_of(program.body)}',
         '{"": ()}',
     ),
     Fault(
         "what never began is forgotten on resume",
-        "domain/routing.py",
+        "core/routing.py",
         "for n in needs if n not in done}",
         "for n in needs if n in set(names)}",
         "test_late_success_in_a_failing_session_counts_when_it_is_resumed",

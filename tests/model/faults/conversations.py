@@ -31,7 +31,7 @@ FAULTS = (
     ),
     Fault(
         "a step of a conversation goes on without its lock",
-        "domain/routing.py",
+        "core/routing.py",
         "(step.limits or step.conversation)",
         "step.limits",
     ),

@@ -53,7 +53,7 @@ FAULTS = (
     ),
     Fault(
         "a condition is lost on the way",
-        "domain/routing.py",
+        "core/routing.py",
         'route["given"] = node.given.model_dump()',
         "pass",
     ),

@@ -38,7 +38,7 @@ class Fault(NamedTuple):
     def decide(self) -> ModuleType:
         """app.core.routing with the fault."""
         module = ModuleType("app.core.routing")
-        code = compile(self.text().replace(self.old, self.new), "domain/routing.py", "exec")
+        code = compile(self.text().replace(self.old, self.new), "core/routing.py", "exec")
         exec(code, module.__dict__)
         return module
 

@@ -30,13 +30,13 @@ FAULTS = (
     ),
     Fault(
         "a block ends with its first open end",
-        "domain/routing.py",
+        "core/routing.py",
         '"sinks": len(sinks_of(block))',
         '"sinks": 1',
     ),
     Fault(
         "a check that fails ends its loop",
-        "domain/routing.py",
+        "core/routing.py",
         "    return step.critical and not judges\n",
         "    return step.critical\n",
     ),

@@ -41,7 +41,7 @@ FAULTS = (
     ),
     Fault(
         "retries are one too many",
-        "domain/routing.py",
+        "core/routing.py",
         "step.retry.retries,",
         "step.retry.retries + 1,",
     ),

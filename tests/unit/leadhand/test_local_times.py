@@ -9,7 +9,7 @@ import pytest
 
 from leadhand.cli.connect import tell
 from leadhand.cli.messages import message_lines
-from leadhand.cli.render.session_text import with_local_times
+from leadhand.cli.render.times import with_local_times
 from leadhand.cli.show import explanation
 from leadhand.cli.token import _row
 from leadhand.models.views.explain import Cause, ExplainView, InboxMessage, Wait

@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
+from leadhand.cli.exit_codes import worst
 from leadhand.cli.messages import answer_command
 from leadhand.cli.render.result_text import flow_summary
-from leadhand.cli.running import worst
 from leadhand.cli.stacks import stack_command
 from leadhand.local import connect
 from leadhand.local.errors import StackNotStarted

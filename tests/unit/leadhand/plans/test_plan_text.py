@@ -9,7 +9,7 @@ from leadhand.cli.render.plan_text import (
     plan_summary,
     proposal_lines,
 )
-from leadhand.cli.render.session_text import clock_time
+from leadhand.cli.render.times import clock_time
 from leadhand.models.verdicts import Reason
 from leadhand.models.views.plan import PlanView, ProposalView, TaskRun, TaskView
 from leadhand.models.views.result import ResultView
