@@ -111,10 +111,18 @@ def add_all(here: Git, leave_out: Sequence[str] | None = None) -> None:
     `leave_out` are their patterns, if they are not the default ones.
     """
     patterns = BY_PRODUCTS if leave_out is None else leave_out
-    given = (f"--exclude={pattern}" for pattern in patterns)
-    listed = here("ls-files", "-z", "--others", "--ignored", "--directory", *given)
-    left = (f":(exclude,literal){name}" for name in listed.split("\0") if name)
-    here("add", "--all", "--", ".", *left)
+    found = _ignored(here, *(f"--exclude={pattern}" for pattern in patterns))
+    # Git takes no pathspec of what its own rules ignore, and adds nothing of it.
+    known = _ignored(here, "--exclude-standard")
+    folders = tuple(name for name in known if name.endswith("/"))
+    left = (name for name in found if name not in known and not name.startswith(folders))
+    excluded = (f":(exclude,literal){name}" for name in left)
+    here("add", "--all", "--", ".", *excluded)
+
+
+def _ignored(here: Git, *rules: str) -> list[str]:
+    listed = here("ls-files", "-z", "--others", "--ignored", "--directory", *rules)
+    return [name for name in listed.split("\0") if name]
 
 
 def has_changes(here: Git) -> bool:

@@ -128,14 +128,14 @@ FAULTS = (
     Fault(
         "the doer of a recheck is started",
         "lib/attempts",
-        "recheck = turn_records.recheck_around(tx, address), compare",
-        "compare",
+        "recheck = turn_records.recheck_around(tx, address),",
+        "",
     ),
     Fault(
         "the second attempt of a step knows of no recheck",
         "lib/attempts",
-        "recheck = turn_records.recheck_around(tx, address), compare",
-        "recheck = step.fence == 1 and turn_records.recheck_around(tx, address) or nil, compare",
+        "recheck = turn_records.recheck_around(tx, address),",
+        "recheck = step.fence == 1 and turn_records.recheck_around(tx, address) or nil,",
         "test_stale_verdict_opens_one_iteration_that_does_not_count",
     ),
     Fault(
