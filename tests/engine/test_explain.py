@@ -347,6 +347,17 @@ def test_an_end_of_a_child_leads_to_the_childs_own_cause(case: Case):
     assert view.causes[-1].text == "no network"
     assert f"leadhand ls --parent {parent.id}" in view.next
     assert any(kid.id in cause.text for cause in view.causes)
+    assert f"leadhand explain {kid.id}" in view.next
+
+
+def test_a_reason_that_reads_like_the_end_of_a_child_names_no_session(case: Case):
+    ref = case.world.session("/forged")
+    reason = Reason(code=ReasonCode.FAILED_STEP, text="child session 5e551045 is failed")
+    failed = Outcome(word="failed", reason=reason, retryable=False)
+    case.world.settle(ref, case.world.grant(ref, DO), failed)
+    view = case.engine.explainer.explain(ref.id)
+    assert view.status == "failed"
+    assert not any("5e551045" in command for command in view.next)
 
 
 def test_a_limit_that_was_reached_is_raised_by_the_command_that_is_told(case: Case):
