@@ -275,7 +275,7 @@ REFUSED_CHECKERS = (
     ([{"command": "true", "clean": 1}], "checkers.0.clean is 1: use true or false"),
     ([{"command": "true", "clean": True, "writes": True}], "writes and clean exclude each other"),
     ([" "], "a checker must not be empty"),
-    ([{"comand": "true"}], "checkers.0.comand is no field that is known here"),
+    ([{"cmd": "true"}], "checkers.0.cmd is no field that is known here"),
 )
 
 
