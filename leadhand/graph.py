@@ -10,9 +10,9 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from leadhand.client.client import Client, borrowed
+from leadhand.contract.references import step_reference
 from leadhand.flows.faults import faults_of_graph
 from leadhand.graphs.documents import GraphDocument, declare_inputs
-from leadhand.graphs.references import step_reference
 from leadhand.models.documents import Budget, LoopDocument, WorkflowDocument
 from leadhand.models.suggestions import suggest_keywords
 from leadhand.models.views.result import ResultView

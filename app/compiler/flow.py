@@ -14,7 +14,6 @@ from app.compiler.folders import protection, recording_step
 from app.compiler.nodes import (
     conversation,
     limits_of,
-    literals,
     node_id,
     optional_literals,
     quick_step,
@@ -25,8 +24,9 @@ from app.compiler.nodes import (
 from app.compiler.subflows import Texts, child_document, faults_in_files, faults_of_subflows
 from app.core.folders import BESIDE
 from app.core.program import ITEMS, Action, Given, Loop, Node, Origin, Program, RetryPolicy, Step
-from app.core.references import TOP, literal
+from app.core.references import TOP, literal, literals, node_reference
 from app.errors import InvalidDocument
+from leadhand.contract.references import map_texts, split_flow_text, whole_in_flow
 from leadhand.flows.documents import (
     BreakStep,
     CheckStep,
@@ -44,15 +44,8 @@ from leadhand.flows.documents import (
     SubflowStep,
     WaitStep,
 )
-from leadhand.flows.references import condition_of, find_references, typed_inputs
-from leadhand.flows.structure import (
-    INPUT_REFERENCE,
-    Brought,
-    Placed,
-    ToolStep,
-    agent_of,
-    nest_steps,
-)
+from leadhand.flows.structure import Brought, Placed, ToolStep, agent_of, nest_steps
+from leadhand.flows.typed_inputs import typed_inputs
 from leadhand.models.documents import AGENT_TIMEOUT_S
 from leadhand.models.tool_schemas import BUILT_IN_TOOLS
 
@@ -107,24 +100,23 @@ def list_maker(step: ToolStep, id_: str, texts: Texts) -> Step | None:
 def _items(for_each: str | list[JsonValue], texts: Texts) -> JsonValue:
     if isinstance(for_each, list):
         return texts.translate_value(for_each)
-    named = INPUT_REFERENCE.fullmatch(for_each)
-    if named is None:
+    named = whole_in_flow(for_each, ())
+    if named is None or named.kind != "input":
         return texts.list_value(for_each)
-    written = texts.inputs[named[1]]
+    written = texts.inputs[named.name]
     try:
         found = json.loads(written)
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, list):
         hint = 'a forEach needs a list; give one as JSON, such as ["a", "b"]'
-        raise InvalidDocument(f"inputs.{named[1]}", written, hint)
-    return Texts({}).translate_value(found)
+        raise InvalidDocument(f"inputs.{named.name}", written, hint)
+    return map_texts(found, literal)
 
 
 def _asks_each_item(step: ToolStep) -> bool:
     """Whether the condition is one of each item, not of the whole list."""
-    text = condition_of(str(step.when)).text
-    return next(find_references(text, (), has_item=False), None) is None
+    return all(isinstance(part, str) for part in split_flow_text(str(step.when), ()))
 
 
 def _condition(when: str, texts: Texts) -> dict[str, JsonValue]:
@@ -233,7 +225,7 @@ class _Block:
         node = Step(
             id=id_,
             action=Action.AGENT,
-            when=f"${{{after}:succeeded}}" if after and step.continue_on_failure else None,
+            when=node_reference(after, "succeeded") if after and step.continue_on_failure else None,
             timeout_s=AGENT_TIMEOUT_S if isinstance(step, HumanStep) else step.timeout_seconds,
             folder=True,
             retry=self._retry,
@@ -325,7 +317,7 @@ class _Block:
             )
             self._add(one, child)
             children.append(id_)
-        ended: list[JsonValue] = [f"${{{id_}:}}" for id_ in children]
+        ended: list[JsonValue] = [node_reference(id_) for id_ in children]
         return self._tool(one, "flow.tally", {"ended": ended}, id_=name, needs=tuple(children))
 
     def _parallel(self, one: Placed) -> str:
@@ -364,7 +356,8 @@ class _Block:
             return ask
         id_ = self._free_id(name)
         # A person's answer, such as "the second one", means nothing without its question.
-        lines: list[JsonValue] = [_QUESTION, "", question, "", _ANSWER, "", f"${{{ask}:text}}"]
+        answer = node_reference(ask, "text")
+        lines: list[JsonValue] = [_QUESTION, "", question, "", _ANSWER, "", answer]
         self._add_agent(one, id_, step, lines, after=ask)
         return id_
 
@@ -387,15 +380,15 @@ class _Block:
             limits=limits_of(agent, checker.model),
             inputs={
                 "checker": {**literals(checker.model_dump(exclude_none=True)), **prompt},
-                "work": f"${{{self.work}:text}}" if self.work else None,
-                "tools_failed": f"${{{self.work}:tools_failed}}" if self.work else None,
+                "work": node_reference(self.work, "text") if self.work else None,
+                "tools_failed": node_reference(self.work, "tools_failed") if self.work else None,
                 **({} if self.is_beside else {"lone": True}),
                 **({"as_found": True} if checker.clean else {}),
             },
         )
         self._add(one, node)
         arguments: dict[str, JsonValue] = {
-            "verdict": f"${{{id_}:verdict}}", "text": f"${{{id_}:text}}",
+            "verdict": node_reference(id_, "verdict"), "text": node_reference(id_, "text"),
         }  # fmt: skip
         return self._tool(one, "flow.require", arguments, id_=name)
 

@@ -17,7 +17,7 @@ from app.core.folders import (
     Workspace,
 )
 from app.core.program import Action, Loop, Program, Step, sinks_of
-from app.core.references import literal, outcome_reference, substitute
+from app.core.references import literal, node_reference, outcome_reference, substitute
 from leadhand.models.documents import Protected
 from leadhand.models.forms import AnswerRules, GivenAnswer
 
@@ -218,10 +218,10 @@ def asking_steps(step: str, protected: Sequence[Protected]) -> tuple[Step, ...]:
     steps, shown = [first], "protected"
     for again in ("", "-again"):
         asked, taken = f"protected.ask{again}", f"protected.take{again}"
-        when = f"${{{shown}:question}}"
+        when = node_reference(shown, "question")
         look: JsonValue = {
-            "answer": f"${{{asked}:choice}}",
-            "shown": f"${{{shown}:files}}",
+            "answer": node_reference(asked, "choice"),
+            "shown": node_reference(shown, "files"),
             "is_last": bool(again),
         }
         steps += [

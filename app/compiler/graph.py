@@ -8,24 +8,15 @@ from typing import NamedTuple
 from pydantic import JsonValue
 
 from app.compiler.nodes import CHILD_S, ToolNode, node_id, tool_node
-from app.compiler.subflows import literals
 from app.compiler.workflow import compile_loop, compile_workflow
 from app.core.program import ITEMS, LOCAL, Action, Program, RetryPolicy, Step, Template
-from app.core.references import literal
+from app.core.references import literal, literals
 from app.core.routing import MAX_WIDTH
 from app.errors import InvalidDocument, SeveralInvalid
+from leadhand.contract.references import Reference, ReferenceFault, Target, references_in, target_of
 from leadhand.graphs.documents import GraphDocument, GraphStep, accepts_null
 from leadhand.graphs.faults import needs_of
-from leadhand.graphs.references import (
-    Held,
-    Reference,
-    ReferenceFault,
-    Target,
-    fill,
-    references_in,
-    target_of,
-    value_at,
-)
+from leadhand.graphs.values import Held, fill, value_at
 from leadhand.models.documents import LoopDocument, WorkflowDocument
 from leadhand.models.tool_schemas import is_local_tool
 

@@ -60,11 +60,6 @@ def optional_literals(**texts: str | None) -> dict[str, JsonValue]:
     return {name: literal(text) for name, text in texts.items() if text is not None}
 
 
-def literals(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    """Escapes the texts at the top level of a dict, so that none is parsed as a reference."""
-    return {k: literal(v) if isinstance(v, str) else v for k, v in value.items()}
-
-
 class ToolNode(NamedTuple):
     """The fields of a step that calls a tool."""
 

@@ -5,14 +5,20 @@ Subflows are copied when a session is created, so that later changes of the file
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from pydantic import JsonValue
 
-from app.core.references import FlowValue, literal, text_of, text_reference, value_of
+from app.core.references import FlowValue, literal, literals, text_of, text_reference, value_of
 from app.errors import InvalidDocument
+from leadhand.contract.references import (
+    FlowReference,
+    condition_of,
+    map_texts,
+    split_flow_text,
+    whole_in_flow,
+)
 from leadhand.flows.documents import (
     CheckStep,
     CommandStep,
@@ -21,19 +27,13 @@ from leadhand.flows.documents import (
     LlmStep,
     SubflowStep,
 )
-from leadhand.flows.references import FlowReference, condition_of, find_references
 from leadhand.flows.structure import (
-    ESCAPED,
-    INPUT_REFERENCE,
     Brought,
     faults_of_files,
     faults_of_inputs,
     merge_subflow_agents,
     steps_of,
 )
-
-_PLACEHOLDER = re.compile(rf"{ESCAPED.pattern}|{INPUT_REFERENCE.pattern}")
-_ESCAPED_ITEM = re.compile(r"\$\$\{(?=\s*(?:item|index)\b)")
 
 
 class Texts(NamedTuple):
@@ -92,23 +92,23 @@ class Texts(NamedTuple):
         >>> texts.translate_typed("${steps.plan.files[0]}")
         {'${value}': {'text': '${steps.plan.files[0]}', 'nodes': ['top/plan'], 'label': 'plan'}}
         """
-        named = INPUT_REFERENCE.fullmatch(text)
-        if named is not None and named[1] in self.typed:
-            return Texts({}).translate_value(self.typed[named[1]])
+        found = whole_in_flow(text, self.nodes)
+        if found is not None and found.kind == "input" and found.name in self.typed:
+            return map_texts(self.typed[found.name], literal)
         parts = self._parts(text)
         return parts[0] if len(parts) == 1 else self.translate(text)
 
     def condition(self, when: str) -> JsonValue:
         """Translates the text of a condition to a step input that resolves to true or false."""
         written = condition_of(when)
-        (found,) = find_references(written.text, self.nodes, has_item=self.has_item)
-        assert isinstance(found, FlowReference)
+        found = whole_in_flow(written.text, self.nodes, has_item=self.has_item)
+        assert found is not None
         return self._value(found, "not" if written.is_negated else "is")
 
     def list_value(self, text: str) -> JsonValue:
         """Translates the reference of a forEach to a step input that resolves to the list."""
-        (found,) = find_references(text, self.nodes, has_item=False)
-        assert isinstance(found, FlowReference)
+        found = whole_in_flow(text, self.nodes)
+        assert found is not None
         return self._value(found)
 
     def result_of(self, path: str) -> JsonValue:
@@ -119,31 +119,27 @@ class Texts(NamedTuple):
 
     def _parts(self, text: str) -> list[JsonValue]:
         """The literal texts and the references of a text, in order."""
-        parts, at = list[JsonValue](), 0
-        for found in find_references(text, self.nodes, has_item=self.has_item):
-            if isinstance(found, FlowReference):
-                parts += [self._literal(text[at : found.start])] if at < found.start else []
-                parts.append(self._reference(found))
-                at = found.end
-        return [*parts, self._literal(text[at:])] if at < len(text) or not parts else parts
+        parts, said = list[JsonValue](), None
+        for part in split_flow_text(text, self.nodes, has_item=self.has_item):
+            if isinstance(part, FlowReference) and part.kind != "input":
+                parts += [] if said is None else [literal(said)]
+                parts.append(self._reference(part))
+                said = None
+            elif isinstance(part, FlowReference):
+                said = (said or "") + self.inputs[part.name]
+            else:
+                said = (said or "") + (part if isinstance(part, str) else part.text)
+        return parts if said is None else [*parts, literal(said)]
 
     def _reference(self, found: FlowReference) -> JsonValue:
-        paths = self.nodes.get(found.label, ())
+        paths = self.nodes.get(found.name, ())
         if found.is_plain and self.lists.isdisjoint(paths):
             return text_reference(paths)
         return self._value(found)
 
     def _value(self, found: FlowReference, condition: str = "") -> dict[str, JsonValue]:
-        value = FlowValue(found.text, found.label, condition)
-        return value_of(value, self.nodes.get(found.label, ()))
-
-    def _literal(self, text: str) -> str:
-        found = _PLACEHOLDER.sub(self._substitute, text)
-        return literal(_ESCAPED_ITEM.sub("${", found) if self.has_item else found)
-
-    def _substitute(self, found: re.Match[str]) -> str:
-        name = found.group(1)
-        return "${" if name is None else self.inputs[name]
+        value = FlowValue(found.text, found.name, condition)
+        return value_of(value, self.nodes.get(found.name, ()))
 
     def translate_all(self, texts: Iterable[str]) -> list[JsonValue]:
         """Translates each text of the document to a step's input."""
@@ -151,13 +147,7 @@ class Texts(NamedTuple):
 
     def translate_value(self, value: JsonValue) -> JsonValue:
         """Translates all texts in a JSON value, at any depth, to references or literals."""
-        if isinstance(value, str):
-            return self.translate_typed(value)
-        if isinstance(value, list):
-            return [self.translate_value(item) for item in value]
-        if isinstance(value, dict):
-            return {name: self.translate_value(item) for name, item in value.items()}
-        return value
+        return map_texts(value, self.translate_typed)
 
 
 def types_in(document: FlowDocument) -> set[str]:
@@ -214,7 +204,6 @@ def child_document(
         **_bundle(document, flow),
     }
     found = literals(child)
-    assert isinstance(found, dict)
     passed = {key: texts.translate(text) for key, text in inputs.items()}
     defaults = {key: literal(text) for key, text in flow.inputs.items() if text is not None}
     found["inputs"] = {**defaults, **passed}
@@ -248,14 +237,3 @@ def _bundle(document: FlowDocument, flow: FlowDefinition) -> dict[str, JsonValue
     bundled = document.model_copy(update=parts)
     needed = {name for name, part in parts.items() if part or name != "markdown"}
     return bundled.model_dump(mode="json", include=needed, exclude_none=True)
-
-
-def literals(value: JsonValue) -> JsonValue:
-    """Escapes all texts in a JSON value, at any depth, so that none is parsed as a reference."""
-    if isinstance(value, str):
-        return literal(value)
-    if isinstance(value, list):
-        return [literals(item) for item in value]
-    if isinstance(value, dict):
-        return {name: literals(item) for name, item in value.items()}
-    return value

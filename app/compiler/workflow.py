@@ -13,7 +13,7 @@ from app.compiler.folders import COMPARE_TIMEOUT_S, asking_steps, protection, re
 from app.compiler.folders import TIMEOUT_S as PREPARE_TIMEOUT_S
 from app.core.addresses import lock_name
 from app.core.program import Action, Loop, Node, OnFail, Program, RetryPolicy, Step
-from app.core.references import RESERVED, literal, outcome_reference
+from app.core.references import RESERVED, literal, literals, node_reference, outcome_reference
 from leadhand.models.documents import (
     Checker,
     Doer,
@@ -226,8 +226,8 @@ def _phase(
     prior: list[JsonValue] = [
         {
             "name": literal(source),
-            "verdict": f"${{{ids[source]}:verdict}}",
-            "text": f"${{{ids[source]}:text}}",
+            "verdict": node_reference(ids[source], "verdict"),
+            "text": node_reference(ids[source], "text"),
         }
         for source in sources
     ]
@@ -317,7 +317,7 @@ def _baseline(
             timeout_s=_limit_s(checker, checker.timeout_s),
             label=f"{name} before {phase or 'the work'}",
             inputs={
-                "checker": _literals({**_dump(checker), "name": name}),
+                "checker": literals({**_dump(checker), "name": name}),
                 "is_baseline": True,
                 **by_products(loop),
             },
@@ -444,7 +444,7 @@ def _do(
         limits=_limits(doer.agent if doer else None, model, loop.concurrency_key),
         inputs={
             "task": literal(loop.task),
-            "doer": _literals(_dump(doer)) if doer else None,
+            "doer": literals(_dump(doer)) if doer else None,
             "model": model,
             "phase": literal(phase) if phase else None,
             "iteration": "${turn.iteration}",
@@ -510,15 +510,15 @@ def _check(
         timeout_s=_limit_s(checker, checker.limit_s),
         label=checker.name or name,
         inputs={
-            "checker": _literals({**_dump(checker), "name": name}),
+            "checker": literals({**_dump(checker), "name": name}),
             "task": literal(loop.task),
             "work": "${do.text}",
             "tools_failed": "${do.tools_failed}",
             "iteration": "${turn.iteration}",
-            "doer": _literals(_dump(doer)) if doer else None,
+            "doer": literals(_dump(doer)) if doer else None,
             "history": "${history.judge}",
             **(
-                {"quarantine": [_literals(one.model_dump(mode="json")) for one in held]}
+                {"quarantine": [literals(one.model_dump(mode="json")) for one in held]}
                 if held
                 else {}
             ),
@@ -568,7 +568,3 @@ def _dump(who: Doer | Checker) -> dict[str, JsonValue]:
     """Dumps a doer or checker, without what is off."""
     dumped = who.model_dump(exclude_none=True)
     return {name: value for name, value in dumped.items() if value not in (False, 0)}
-
-
-def _literals(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    return {k: literal(v) if isinstance(v, str) else v for k, v in value.items()}

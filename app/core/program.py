@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 from app.core.addresses import path_of
 from app.core.outcomes import MICROS, Outcome
+from app.core.references import parse
 from leadhand.graphs.faults import BUSY, TIMEOUT, exit_error
 from leadhand.models.cycles import find_blocked
 from leadhand.models.documents import Budget
@@ -411,8 +412,8 @@ def items_maker(program: Program, node: Node) -> Step | None:
     """Returns the helper step that makes the list for a graph step's for_each; None without one."""
     if not isinstance(node, Step) or node.template is None or not isinstance(node.for_each, str):
         return None
-    name = node.for_each.removeprefix("${").removesuffix("}")
-    found = (one for one in program.body if isinstance(one, Step) and one.id == name)
+    made = parse(node.for_each)
+    found = (one for one in program.body if isinstance(one, Step) and made and one.id == made.word)
     return next((one for one in found if one.inputs.get("tool") == ITEMS), None)
 
 

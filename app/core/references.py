@@ -24,7 +24,8 @@ from typing import NamedTuple
 
 from pydantic import JsonValue
 
-from leadhand.graphs.references import as_text
+from leadhand.contract.references import map_texts
+from leadhand.graphs import values
 
 #: The keys of `:outcome!`, the whole outcome of a step, also of a skipped one.
 OUTCOME_KEYS = ("outcome!",)
@@ -108,22 +109,32 @@ def literal(text: str) -> str:
     return "$" + text if _WHOLE.match(text) or _ESCAPED.match(text) else text
 
 
+def literals(value: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """Escapes all texts in an object, at any depth, so that none is parsed as a reference."""
+    return {name: map_texts(item, literal) for name, item in value.items()}
+
+
 def text_reference(paths: Iterable[str]) -> str:
     """Builds a reference to the text of the node in `paths` that ran last.
 
     >>> text_reference(["plan", "loop/plan"])
     '${top/plan|top/loop/plan:text!}'
     """
-    return "${" + _OR.join(f"{TOP}{path}" for path in paths) + f":{TEXT_KEYS[0]}}}"
+    return node_reference(_OR.join(f"{TOP}{path}" for path in paths), *TEXT_KEYS)
+
+
+def node_reference(node: str, *keys: str) -> str:
+    """Builds a reference to the value of a node of the same block, or to a part of it.
+
+    >>> node_reference("check.lint", "verdict"), parse(node_reference("check.lint"))
+    ('${check.lint:verdict}', Reference(word='check.lint', keys=(), value=None))
+    """
+    return f"${{{node}:{'.'.join(keys)}}}"
 
 
 def outcome_reference(step: str) -> str:
-    """Builds a reference to the whole outcome of a step of the same block.
-
-    >>> outcome_reference("check.lint")
-    '${check.lint:outcome!}'
-    """
-    return f"${{{step}:{OUTCOME_KEYS[0]}}}"
+    """Builds a reference to the whole outcome of a step of the same block."""
+    return node_reference(step, *OUTCOME_KEYS)
 
 
 def names_of(reference: Reference) -> tuple[str, ...]:
@@ -192,7 +203,7 @@ def substitute(value: JsonValue, resolve: Callable[[Reference], JsonValue]) -> J
             return resolve(of_value)
         parts = _parts_of(value)
         if parts is not None:
-            return "".join(as_text(substitute(part, resolve)) for part in parts)
+            return "".join(values.as_text(substitute(part, resolve)) for part in parts)
         return {key: substitute(item, resolve) for key, item in value.items()}
     return value
 
@@ -203,14 +214,10 @@ def look_up(value: JsonValue, keys: tuple[str, ...]) -> JsonValue:
     >>> look_up({"a": [{"b": 1}]}, ("a", "0", "b"))
     1
     """
-    for key in keys:
-        if isinstance(value, dict):
-            value = value.get(key)
-        elif isinstance(value, list) and key.isdigit() and int(key) < len(value):
-            value = value[int(key)]
-        else:
-            return None
-    return value
+    try:
+        return values.look_up(value, keys)
+    except KeyError:
+        return None
 
 
 def of_outcome(outcome: Mapping[str, JsonValue] | None, keys: tuple[str, ...]) -> JsonValue:

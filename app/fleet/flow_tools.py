@@ -8,14 +8,15 @@ from typing import TypeAlias
 from pydantic import BaseModel, ConfigDict, JsonValue
 
 from app.compiler.graph import known_arguments
-from app.compiler.subflows import literals, types_in
+from app.compiler.subflows import types_in
 from app.core.program import Action, Program, Step
+from app.core.references import literals
 from app.errors import InvalidDocument
 from app.fleet.flow_catalog import Catalog, hash_of
 from leadhand.errors import FlowDisabled, FlowUnknown
 from leadhand.flows.documents import AnyDocument, FlowDocument, FlowRun
-from leadhand.flows.references import faults_of_typed, text_of
 from leadhand.flows.structure import merge_agents
+from leadhand.flows.typed_inputs import faults_of_typed, text_of
 from leadhand.graphs.documents import GraphDocument, GraphStep
 from leadhand.models.suggestions import listed
 from leadhand.models.tool_schemas import FLOW, misfits, parameters_of

@@ -25,16 +25,8 @@ from app.errors import ValueMissing
 from app.history.points import At, is_name_of, newest
 from app.history.records import Snapshot, has_turns, may_run_again, newest_run, places_of
 from app.store.store import Store
-from leadhand.graphs.references import (
-    FILLED_CHARACTERS,
-    Held,
-    ReferenceFault,
-    as_text,
-    is_true,
-    parse_at,
-    target_of,
-    value_at,
-)
+from leadhand.contract.references import ReferenceFault, whole_in_flow
+from leadhand.graphs.values import FILLED_CHARACTERS, Held, as_text, is_true, value_at
 
 #: Steps whose result is a text, unless it is a value.
 _SPEAKING = (Action.AGENT, Action.HUMAN)
@@ -259,14 +251,13 @@ class FlowValues:
 
     def resolve(self, reference: Reference, value: FlowValue) -> JsonValue:
         """Returns the value or condition result of a flow's reference. Raises ValueMissing."""
-        labels = (value.label,) if value.label else ()
-        written, _ = parse_at(value.text, 0)
-        target = target_of(written, labels)
-        held = self._held(reference, target.kind)
-        if target.keys:
+        written = whole_in_flow(value.text, (value.label,), has_item=True)
+        assert written is not None
+        held = self._held(reference, written.kind)
+        if written.keys:
             held = held._replace(value=_parsed(held.value))
         try:
-            found = value_at(written, target, held)
+            found = value_at(written, written, held)
         except ReferenceFault as fault:
             raise ValueMissing(fault.text, self._address, fault.why) from None
         if value.condition:

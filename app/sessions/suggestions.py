@@ -21,7 +21,7 @@ from app.redaction import without_keys
 from app.sessions.results import fails_again, origins
 from leadhand.graphs.documents import GraphDocument
 from leadhand.graphs.faults import missing_reference
-from leadhand.graphs.references import as_text
+from leadhand.graphs.values import as_text
 from leadhand.models.suggestions import nearest
 from leadhand.models.verdicts import Reason, ReasonCode
 from leadhand.models.views.explain import SuggestedAction

@@ -12,17 +12,15 @@ from app.core.program import Program, Template
 from app.errors import ValueMissing
 from app.history.values import NOT_RUN, StepValue, read_values
 from app.store.store import Store
-from leadhand.graphs.faults import condition_of
-from leadhand.graphs.references import (
-    Held,
+from leadhand.contract.references import (
     Reference,
     ReferenceFault,
     Target,
-    fill,
-    is_true,
+    condition_of,
     target_of,
-    value_at,
+    whole,
 )
+from leadhand.graphs.values import Held, fill, is_true, value_at
 
 #: The inputs that say whether the step runs, and why it does not.
 WHEN, SKIPPED = "when", "skipped"
@@ -101,8 +99,9 @@ class _Scope:
     def is_met(self, when: str) -> bool:
         """Whether a condition is met. Raises ReferenceFault."""
         condition = condition_of(when)
-        assert condition is not None
-        return is_true(self._resolve(condition.reference)) is not condition.is_negated
+        reference = whole(condition.text)
+        assert reference is not None
+        return is_true(self._resolve(reference)) is not condition.is_negated
 
     def fill(self, value: JsonValue) -> JsonValue:
         """A value with all references replaced. Raises ReferenceFault."""

@@ -11,8 +11,8 @@ from pydantic import ValidationError
 from leadhand.cli.group import Group
 from leadhand.cli.options import child_options, pairs_of
 from leadhand.cli.render.tables import echo_json, places_table
+from leadhand.contract.references import escape, map_texts
 from leadhand.graphs.documents import GraphDocument
-from leadhand.graphs.references import escape_value
 from leadhand.models.json_schema import schema_of, typed_value
 from leadhand.models.suggestions import nearest
 from leadhand.models.validation_messages import first_error
@@ -149,7 +149,7 @@ def call_document(
     step = {
         "name": name.rpartition(":")[2],
         "tool": name,
-        "arguments": escape_value(arguments),
+        "arguments": map_texts(arguments, escape),
         **({} if timeout_s is None else {"timeout_s": timeout_s}),
     }
     fields = {"name": name, "steps": [step]}

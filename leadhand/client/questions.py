@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
+from leadhand.contract.references import escape_flow_text
 from leadhand.flows.documents import FlowDocument
 from leadhand.models.validation_messages import first_error
 from leadhand.models.views.session import SessionView
@@ -18,8 +18,6 @@ from leadhand.models.views.step import StepView
 ASK_TIMEOUT_S = 24 * 3600.0
 #: The label of the step that asks, and the name of its session.
 STEP, NAME = "ask", "question"
-#: What a flow would take for a reference in its texts.
-_REFERENCE = re.compile(r"\$\{(?=(inputs|steps)\.)")
 
 
 class Asked(NamedTuple):
@@ -46,7 +44,7 @@ def question_of(
     `rules` are its choices, form and default. Raises ValueError with a sentence if they are faulty.
     """
     given = {name: value for name, value in rules.items() if value is not None}
-    text = _REFERENCE.sub("$${", question)
+    text = escape_flow_text(question)
     step = {"type": "human", "label": STEP, "question": text, "timeoutSeconds": float(timeout_s)}
     try:
         document = FlowDocument.model_validate({"name": NAME, "steps": [{**step, **given}]})

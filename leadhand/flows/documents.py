@@ -19,7 +19,7 @@ from pydantic import (
     model_validator,
 )
 
-from leadhand.flows.references import with_texts
+from leadhand.contract.references import bound_references
 from leadhand.flows.structure import (
     _MARKDOWN,
     DEFAULT_CEILING,
@@ -36,8 +36,8 @@ from leadhand.flows.structure import (
     Written,
     structural_faults,
 )
+from leadhand.flows.typed_inputs import with_texts
 from leadhand.graphs.documents import GraphDocument
-from leadhand.graphs.references import bound_references
 from leadhand.models import patterns
 from leadhand.models.documents import (
     AGENT_TIMEOUT_S,

@@ -15,10 +15,10 @@ from typing import Annotated
 from pydantic import ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 from pydantic_core import from_json
 
+from leadhand.contract.references import names_step
 from leadhand.flows.documents import FlowDefinition, Message, Messages
 from leadhand.flows.faults import Found, all_faults, fault_of
 from leadhand.flows.structure import (
-    STEP_REFERENCE,
     Brought,
     Placed,
     Written,
@@ -134,7 +134,7 @@ def _said_in(file: Path, name: str) -> Messages:
 def _parts(said: str) -> Iterator[str]:
     lines: list[str] = []
     for line in said.splitlines():
-        if STEP_REFERENCE.match(line.strip()) is None:
+        if not names_step(line.strip()):
             lines.append(line)
             continue
         yield from _whole(lines)

@@ -19,15 +19,16 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
-from leadhand.flows.references import (
+from leadhand.contract.references import (
     BadReference,
     FlowReference,
     condition_of,
-    faults_of_typed,
-    find_references,
-    whole_reference,
+    split_flow_text,
+    texts_in,
+    whole_in_flow,
 )
-from leadhand.graphs.references import require_list
+from leadhand.flows.typed_inputs import faults_of_typed
+from leadhand.graphs.values import require_list
 from leadhand.models import patterns
 from leadhand.models.documents import Name, Seconds
 from leadhand.models.suggestions import listed
@@ -38,14 +39,6 @@ if TYPE_CHECKING:
 
 #: The most flat loops that enclose one another, as many as nested ones may be in a JSON document.
 MAX_OPEN = 30
-#: A whole line that is replaced with the text of an earlier step.
-STEP_REFERENCE = re.compile(r"^\$\{steps\.([^{}]+)\}$")
-#: Replaced with an input of the run, anywhere in a text.
-INPUT_REFERENCE = re.compile(r"\$\{inputs\.([^{}]*)\}")
-#: The start of an escaped reference, which is kept literally: `$${inputs.x}`, `$${steps.x}`.
-ESCAPED = re.compile(r"\$\$\{(?=(?:steps|inputs)\.)")
-#: A reference that is left over: it would reach the agent literally.
-_LEFT = re.compile(r"\$\{(?:steps|inputs)\.[^{}\n]{0,60}\}?")
 #: Fields in which references are not replaced, with their names in the file.
 _FIXED = {"label": "label", "agent_type": "agentType", "identifier": "identifier",
           "model": "model", "working_folder": "working_folder"}  # fmt: skip
@@ -311,7 +304,8 @@ def _faults_of_texts(
     if step.type == "tool":
         yield from _faults_of_conditions(placed.path, step, seen)
     command = getattr(step, "command", None)
-    if command is not None and INPUT_REFERENCE.search(command):
+    parts = () if command is None else split_flow_text(command, seen)
+    if any(isinstance(part, FlowReference) and part.kind == "input" for part in parts):
         message = "inputs are not put into shell commands; pass them to an agent, or use a file"
         yield Fault(f"{placed.path}.command", message)
 
@@ -319,67 +313,47 @@ def _faults_of_texts(
 def _faults_of_text(
     where: str, text: str, inputs: Mapping[str, str | None], seen: set[str], *, has_item: bool
 ) -> Iterator[Fault]:
-    meant = ESCAPED.sub("", text)
-    for name in INPUT_REFERENCE.findall(meant):
-        if name not in inputs:
+    for part in split_flow_text(text, seen, has_item=has_item):
+        if isinstance(part, BadReference):
+            yield Fault(where, part.why, text)
+        elif isinstance(part, FlowReference) and part.kind == "input" and part.name not in inputs:
             known = listed(sorted(inputs))
-            message = f"it uses the input {name!r}, but the flow's `inputs` are: {known}"
+            message = f"it uses the input {part.name!r}, but the flow's `inputs` are: {known}"
             yield Fault(where, f"{message}. Add it to them", text)
-    kept, at = list[str](), 0  # the text between the references
-    for one in find_references(meant, seen, has_item=has_item):
-        if isinstance(one, BadReference):
-            if one.label is None and _LEFT.match(meant, one.start):
-                continue  # it is left over
-            yield Fault(where, _why_bad(one), text)
-        kept.append(meant[at : one.start])
-        at = one.end
-    left = _LEFT.search(INPUT_REFERENCE.sub("", "".join([*kept, meant[at:]])))
-    if left is not None:
-        yield Fault(where, _left_over(left.group()), text)
-
-
-def _why_bad(one: BadReference) -> str:
-    if one.label is None:
-        return one.why
-    message = f"the label {one.label!r} is not visible here"
-    return f"{message}; refer to an earlier step of this list or of an enclosing list"
 
 
 def _faults_of_conditions(path: str, step: ToolStep, seen: set[str]) -> Iterator[Fault]:
     """Yields the errors of a forEach that is no list, and of a `when` that is no condition."""
     each, when = step.for_each, step.when
-    if isinstance(each, str) and not INPUT_REFERENCE.fullmatch(each):
-        found = whole_reference(each, seen, has_item=False)
-        if found is None and _is_without_faults(each, seen, has_item=False):
-            hint = "give a list, or one reference to a list, such as ${steps.search.urls}"
-            yield Fault(f"{path}.forEach", f"it is not a list; {hint}", each)
+    if isinstance(each, str) and _is_no_reference(each, seen):
+        hint = "give a list, or one reference to a list, such as ${steps.search.urls}"
+        yield Fault(f"{path}.forEach", f"it is not a list; {hint}", each)
     if when is not None:
         has_item, text = each is not None, condition_of(when).text
-        found = whole_reference(text, seen, has_item=has_item)
-        if found is None and _is_without_faults(text, seen, has_item=has_item):
+        if _is_no_reference(text, seen, has_item=has_item) or _is_input(text):
             hint = "give one reference, such as ${steps.search.found}, or `not` and a reference"
             yield Fault(f"{path}.when", f"it is not a condition; {hint}", when)
 
 
-def _is_without_faults(text: str, seen: set[str], *, has_item: bool) -> bool:
-    found = find_references(text, seen, has_item=has_item)
-    return all(isinstance(one, FlowReference) for one in found)
+def _is_no_reference(text: str, seen: set[str], *, has_item: bool = False) -> bool:
+    """Whether a text is not one reference; an invalid one is reported as such."""
+    parts = split_flow_text(text, seen, has_item=has_item)
+    is_bad = any(isinstance(part, BadReference) for part in parts)
+    return not is_bad and whole_in_flow(text, seen, has_item=has_item) is None
 
 
-def _left_over(words: str) -> str:
-    if words.startswith("${inputs."):
-        fix = f"write ${{inputs.NAME}}, or ${words} to keep it literally"
-        return f"{words!r} is not an input reference; {fix}"
-    fix = f"write ${{steps.LABEL}}, by a label without braces, or ${words} to keep it literally"
-    return f"{words!r} is not a step reference; {fix}"
+def _is_input(text: str) -> bool:
+    found = whole_in_flow(text, ())
+    return found is not None and found.kind == "input"
 
 
 def _faults_of_fixed(one: Placed) -> Iterator[Fault]:
     for name, written in _FIXED.items():
         text = getattr(one.step, name, None)
-        left = _LEFT.search(text) if isinstance(text, str) else None
-        if left is not None:
-            message = f"{left.group()!r} is not replaced in this field; write the value itself"
+        parts = split_flow_text(text, ()) if isinstance(text, str) else ()
+        found = next((part for part in parts if not isinstance(part, str)), None)
+        if found is not None:
+            message = f"{found.text!r} is not replaced in this field; write the value itself"
             yield Fault(f"{one.path}.{written}", message, text)
 
 
@@ -389,9 +363,9 @@ def _texts(one: Placed, brought: Brought) -> Iterator[tuple[str, str, bool]]:
         yield where, text, False
     if one.step.type == "tool":
         each = one.step.for_each
-        for where, text in _texts_within(one.step.arguments, f"{one.path}.arguments"):
+        for where, text in texts_in(one.step.arguments, f"{one.path}.arguments"):
             yield where, text, each is not None
-        for where, text in _texts_within(each, f"{one.path}.forEach"):
+        for where, text in texts_in(each, f"{one.path}.forEach"):
             yield where, text, False
         if one.step.when is not None:
             yield f"{one.path}.when", one.step.when, each is not None
@@ -420,17 +394,6 @@ def _texts_of(messages: Messages, before: str) -> Iterator[tuple[str, str]]:
     for number, message in enumerate(messages):
         for line, text in enumerate(message.content):
             yield f"{before}messages[{number}].content[{line}]", text
-
-
-def _texts_within(value: JsonValue, path: str) -> Iterator[tuple[str, str]]:
-    if isinstance(value, str):
-        yield path, value
-    elif isinstance(value, list):
-        for number, item in enumerate(value):
-            yield from _texts_within(item, f"{path}[{number}]")
-    elif isinstance(value, dict):
-        for name, item in value.items():
-            yield from _texts_within(item, f"{path}.{name}")
 
 
 class FieldFaulty(ValueError):

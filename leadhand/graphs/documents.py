@@ -18,8 +18,9 @@ from pydantic import (
     model_validator,
 )
 
+from leadhand.contract.references import NAME_CHARACTERS, bound_references
 from leadhand.graphs.faults import GraphFault, GraphMalformed, check_error_name, faults_of
-from leadhand.graphs.references import NAME_CHARACTERS, bound_references, require_list
+from leadhand.graphs.values import require_list
 from leadhand.models import patterns
 from leadhand.models.documents import (
     Budget,

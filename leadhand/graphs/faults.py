@@ -11,18 +11,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import JsonValue
 
-from leadhand.graphs.references import (
-    Held,
+from leadhand.contract.references import (
     Reference,
     ReferenceFault,
     Target,
+    condition_of,
+    hint_of,
     parse,
     references_in,
     target_of,
     texts_in,
-    value_at,
     whole,
 )
+from leadhand.graphs.values import Held, value_at
 from leadhand.models.cycles import find_cycles, show_cycle
 from leadhand.models.suggestions import listed, nearest
 from leadhand.models.tool_schemas import shape_of
@@ -30,7 +31,6 @@ from leadhand.models.tool_schemas import shape_of
 if TYPE_CHECKING:
     from leadhand.graphs.documents import GraphStep
 
-_NOT = re.compile(r"^not\s+")
 #: The most steps of a graph that run at its end.
 MAX_LAST = 100
 #: The step took longer than its timeout; the service that it asked was busy.
@@ -66,24 +66,6 @@ class GraphMalformed(ValueError):
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.faults))
-
-
-class Condition(NamedTuple):
-    """A parsed `when`."""
-
-    reference: Reference
-    is_negated: bool
-
-
-def condition_of(when: str) -> Condition | None:
-    """Parses the condition `when` of a step; None if it is not one reference.
-
-    >>> condition_of("not ${a.found}").is_negated
-    True
-    """
-    text = _NOT.sub("", when)
-    reference = whole(text)
-    return None if reference is None else Condition(reference, is_negated=text != when)
 
 
 def needs_of(step: GraphStep, names: Collection[str]) -> tuple[str, ...]:
@@ -189,7 +171,7 @@ def _waits(step: GraphStep, names: Collection[str]) -> bool:
 
 def _faults_of_when(path: str, step: GraphStep) -> Iterator[GraphFault]:
     try:
-        is_wrong = step.when is not None and condition_of(step.when) is None
+        is_wrong = step.when is not None and whole(condition_of(step.when).text) is None
     except ReferenceFault:
         return  # it is reported as a fault of the reference
     if is_wrong:
@@ -233,7 +215,8 @@ class _Scope:
             try:
                 target = target_of(reference, self._names)
             except ReferenceFault as fault:
-                yield self._unknown(path, reference, fault)
+                hint = hint_of(reference, self._names)
+                yield GraphFault(path, fault.why, hint, reference.text)
                 continue
             yield from self._faults_of_target(path, reference, target, has_item=has_item)
 
@@ -242,14 +225,6 @@ class _Scope:
         fitting = (name for name in self._names if f"${{{name}" in text)
         name = max(fitting, key=len, default="")
         return f"write ${{steps[{json.dumps(name)}]...}} for this step" if name else ""
-
-    def _unknown(self, path: str, reference: Reference, fault: ReferenceFault) -> GraphFault:
-        first, *rest = (part.key for part in reference.parts)
-        name = rest[0] if first == "steps" and rest else first
-        near = nearest(name, self._names)
-        ways = f"did you mean {near!r}" if near else "name a step of this graph"
-        hint = f"{ways}, or write $${{ for a literal ${{"
-        return GraphFault(path, fault.why, hint, reference.text)
 
     def _faults_of_target(
         self, path: str, reference: Reference, target: Target, *, has_item: bool

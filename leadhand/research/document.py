@@ -12,14 +12,22 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol, cast
 
-from leadhand.graphs.references import (
+from leadhand.contract.references import (
+    Default,
+    Part,
     Reference,
     ReferenceFault,
+    UnknownStep,
     escape,
+    hint_of,
+    map_texts,
     parse,
     references_in,
+    step_reference,
     target_of,
     texts_in,
+    whole,
+    written,
 )
 from leadhand.models.cycles import find_blocked
 from leadhand.models.tool_schemas import LOCAL_PREFIX
@@ -159,44 +167,62 @@ def _step_problems(
 
 def _reference_problems(workflow: Workflow, *, strict: bool) -> Iterator[str]:
     names = [step.name for step in workflow.steps]
-    if strict:
-        for number, step in enumerate(workflow.steps):
-            for where, text, why in _unknown_references(step.arguments, names):
-                yield f"steps[{number}].arguments.{where}: {text}: {why}"
-    needs = {step.name: tuple(_needs(step, names)) for step in workflow.steps}
+    needs = {step.name: list(step.depends_on) for step in workflow.steps}
+    for number, step in enumerate(workflow.steps):
+        for path, text in texts_in(to_json_value(step.arguments, "arguments")):
+            faults: list[ReferenceFault] = []
+            found = references_in(_graph_text(text, names, faults.append))
+            needs[step.name] += [target_of(one, names).name for one in found]
+            for fault in faults:
+                if strict or _is_refused(text, fault):
+                    yield f"steps[{number}].arguments.{path}: {fault}"
     blocked = find_blocked(needs)
     if blocked:
         circle = ", ".join(sorted(blocked))
         yield f"steps: these need each other in a circle: {circle}; remove a reference"
 
 
-def _needs(step: WorkflowStep, names: Collection[str]) -> list[str]:
-    found = list(step.depends_on)
-    arguments = _Lenient(names, step.name).value(step.arguments)
-    return found + [target_of(one, names).name for one in references_in(arguments)]
+def _is_refused(text: str, fault: ReferenceFault) -> bool:
+    """Whether a text must be a reference; other texts may have `${...}` that name no step."""
+    return _is_whole(text) or fault.text == text or fault.text.startswith("${steps")
 
 
-def _unknown_references(value: Any, names: Collection[str]) -> Iterator[tuple[str, str, str]]:
-    """Yields each reference that names no step: its path, its text, and why."""
-    for path, text in texts_in(value):
-        try:
-            for part in parse(text):
-                if isinstance(part, Reference):
-                    _step_of(part, names)
-        except ReferenceFault as fault:
-            yield path, fault.text, fault.why
+def _is_whole(text: str) -> bool:
+    return text.startswith("${") and text.endswith("}") and text.count("${") == 1
+
+
+def _by_literal_name(text: str, names: Collection[str]) -> str:
+    """The reference to a step whose name stands in `${NAME}` or `${NAME.key}` as it is.
+
+    Any other text is unchanged.
+
+    >>> _by_literal_name("${fetch it.title}", ["fetch it"])
+    '${steps["fetch it"].title}'
+    """
+    if not _is_whole(text):
+        return text
+    inside = text[2:-1]
+    name, *keys = [inside] if inside in names else inside.split(".")
+    with suppress(ReferenceFault):
+        reference = whole(text)
+        if reference is not None and _step_of(reference, names):
+            return text
+    return step_reference(name, *keys) if name in names else text
 
 
 def _graph_step(
     step: WorkflowStep, names: Collection[str], config: AgentConfig, logger: logging.Logger
 ) -> dict[str, Any]:
-    lenient = _Lenient(names, step.name, logger.warning)
-    given = to_json_value(step.arguments, "arguments")
-    arguments = given if config.strict_references else lenient.value(given)
+    def report(fault: ReferenceFault) -> None:
+        logger.warning("step %r: %s is text: %s", step.name, fault.text, fault.why)
+
+    def text_of(text: str) -> str:
+        return _graph_text(text, names, report, strict=config.strict_references)
+
     return {
         "name": step.name,
         "tool": f"{LOCAL_PREFIX}{step.tool}",
-        "arguments": arguments,
+        "arguments": map_texts(to_json_value(step.arguments, "arguments"), text_of),
         "depends_on": list(dict.fromkeys(step.depends_on)),
         "critical": step.critical,
         "timeout_s": float(step.timeout),
@@ -206,60 +232,45 @@ def _graph_step(
     }
 
 
-class _Lenient:
-    """References without a value become None, or nothing within a text; each is reported."""
+def _graph_text(
+    text: str,
+    names: Collection[str],
+    report: Callable[[ReferenceFault], None],
+    *,
+    strict: bool = False,
+) -> str:
+    """A text with its references as a graph has them; what names no step is text, and reported.
 
-    def __init__(
-        self, names: Collection[str], step: str, report: Callable[..., None] = lambda *_: None
-    ) -> None:
-        self._names = names
-        self._step = step
-        self._report = report
-
-    def value(self, value: Any) -> Any:
-        """A value with defaults for all of its references."""
-        match value:
-            case str():
-                return self._text(value)
-            case dict():
-                return {name: self.value(item) for name, item in value.items()}
-            case list() | tuple():
-                return [self.value(item) for item in value]
-            case _:
-                return value
-
-    def _text(self, text: str) -> str | None:
+    A part of a result that is missing is None, or nothing within a text, unless `strict`.
+    """
+    text = _by_literal_name(text, names)
+    if strict:
+        return text
+    try:
+        parts = parse(text)
+    except ReferenceFault as fault:
+        report(fault)
+        return escape(text)
+    default = Default(None if len(parts) == 1 else "")
+    found = ""
+    for part in parts:
         try:
-            parts = parse(text)
+            found += escape(part) if isinstance(part, str) else _defaulted(part, names, default)
         except ReferenceFault as fault:
-            self._report("step %r: %s is no reference: %s", self._step, fault.text, fault.why)
-            is_whole = text.startswith("${") and text.endswith("}") and text.count("${") == 1
-            return None if is_whole else escape(text)
-        if len(parts) == 1 and isinstance(parts[0], Reference):
-            return self._whole(parts[0])
-        return "".join(
-            escape(part) if isinstance(part, str) else self._with_default(part, '""') or ""
-            for part in parts
-        )
+            report(fault)
+            found += escape(fault.text)
+    return found
 
-    def _whole(self, reference: Reference) -> str | None:
-        """The reference that is a whole value: that of a failed step is `{"error": text}`."""
-        with suppress(ReferenceFault):
-            if not target_of(reference, self._names).keys:
-                _step_of(reference, self._names)
-                return reference.text
-        return self._with_default(reference, "null")
 
-    def _with_default(self, reference: Reference, default: str) -> str | None:
-        """The reference with a default, unless it has one; None if it names no step."""
-        try:
-            _step_of(reference, self._names)
-        except ReferenceFault as fault:
-            self._report("step %r: %s has no value: %s", self._step, reference.text, fault.why)
-            return None
-        if reference.default is not None:
-            return reference.text
-        return f"{reference.text[:-1]} ?? {default}}}"
+def _defaulted(reference: Reference, names: Collection[str], default: Default) -> str:
+    """The reference with a default, unless it has one or is a whole result. Raises ReferenceFault.
+
+    The whole result of a failed step is `{"error": text}`.
+    """
+    _step_of(reference, names)
+    is_result = default.value is None and not target_of(reference, names).keys
+    is_complete = reference.default is not None or is_result
+    return reference.text if is_complete else written(reference.parts, default)
 
 
 def _step_of(reference: Reference, names: Collection[str]) -> str:
@@ -268,7 +279,11 @@ def _step_of(reference: Reference, names: Collection[str]) -> str:
     if first in ("inputs", "item", "index"):
         why = f"{first!r} is a reserved word; write ${{steps.{first}...}} for the step"
         raise ReferenceFault(reference.text, why)
-    return target_of(reference, names).name
+    try:
+        return target_of(reference, names).name
+    except UnknownStep as fault:
+        why = f"{fault.why}; {hint_of(reference, names)}"
+        raise ReferenceFault(fault.text, why) from None
 
 
 class Decomposer(Protocol):
@@ -377,7 +392,7 @@ def _arguments(
     wanted = [one for one in left if one.default is one.empty] or left[:1]
     values: list[Any] = [text] if text else []
     if before is not None:
-        values.append("${" + f'steps["{before}"]' + "}")
+        values.append(written(["steps", Part(before, in_brackets=True)]))
     found.update({one.name: value for one, value in zip(wanted, values, strict=False)})
     return found
 

@@ -168,7 +168,7 @@ class AgentConfig:
     max_parallel: int = 8
     #: Seconds before the first repetition of a failed call; doubled each time, up to a minute.
     retry_delay: float = 1.0
-    #: Whether a reference without a value is an error; otherwise it is None, and logged.
+    #: Whether a part that a result does not have is an error; otherwise it is None.
     strict_references: bool = False
 
     @classmethod

@@ -81,12 +81,12 @@ FAULTS = (
         'f"{name}~{run}" if run > 1 else name', "name",
     ),
     PythonFault(
-        "a default replaces a present value", "leadhand.graphs.references",
+        "a default replaces a present value", "leadhand.graphs.values",
         "return default.value if found is None and default is not None else found",
         "return default.value if default is not None else found",
     ),
     PythonFault(
-        "a default does not replace the value of a failed step", "leadhand.graphs.references",
+        "a default does not replace the value of a failed step", "leadhand.graphs.values",
         "(why or (held.failed and not asks_for_error))", "why",
     ),
     PythonFault(

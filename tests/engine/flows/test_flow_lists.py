@@ -124,6 +124,12 @@ def test_limit_of_a_list_is_kept(bench: Bench) -> None:
     assert [received[f"each~1#{n}"] for n in range(1, 6)] == [{"n": n} for n in range(1, 6)]
 
 
+def test_list_of_a_step_whose_label_has_spaces_is_a_list(bench: Bench) -> None:
+    each = tool("each of them", forEach=[1, 2], arguments={"n": "${item}"})
+    run = Run(bench, each, tool("next", arguments={"all": "${steps.each of them}"}))
+    assert run.go()["next"] == {"all": [{"n": 1}, {"n": 2}]}
+
+
 def test_list_in_a_loop_is_that_of_its_iteration(bench: Bench) -> None:
     leave = {"type": "break", "command": "enough", "breakOn": "yes", "label": "enough"}
     inner = tool("use", arguments={"all": "${steps.fetch}"})
@@ -201,9 +207,11 @@ def test_condition_of_a_list_skips_the_list_and_one_of_items_skips_items(bench: 
 
 def test_list_may_be_an_input_in_json(bench: Bench) -> None:
     step = tool("each", forEach="${inputs.urls}", arguments={"url": "${item}"})
-    run = Run(bench, step, inputs={"urls": '["${x}", "b"]'})
+    # The items are data: nothing in them is a reference, or an escaped one.
+    texts = ["${x}", "${inputs.y}", "$${steps.z}", "b"]
+    run = Run(bench, step, inputs={"urls": json.dumps(texts)})
     run.go()
-    assert run.received["each~1#1"] == {"url": "${x}"}
+    assert [run.received[f"each~1#{n}"]["url"] for n in range(1, 5)] == texts
     with pytest.raises(InvalidDocument, match="a forEach needs a list"):
         compile_flow(flow(step, inputs={"urls": "a, b"}))
 

@@ -18,7 +18,7 @@ from app.errors import ReferenceUnresolved
 from app.sessions.documents import Changes
 from app.sessions.fork import Wish
 from leadhand.cli import cli
-from leadhand.graphs.references import as_text
+from leadhand.graphs.values import as_text
 from leadhand.models.documents import Budget
 from leadhand.models.verdicts import Reason, ReasonCode
 from leadhand.models.views.explain import SuggestedAction

@@ -256,18 +256,27 @@ def test_circle_is_found_before_anything_runs(research: Research) -> None:
         run(research.agent(a=search).execute_workflow(workflow))
 
 
-def test_unknown_reference_is_none_unless_strict(
-    research: Research, caplog: pytest.LogCaptureFixture
+def test_name_of_a_step_is_its_result_and_any_other_is_refused_before_anything_runs(
+    research: Research,
 ) -> None:
+    calls: list[dict[str, Any]] = []
+
     async def given(**arguments: Any) -> dict[str, Any]:
+        calls.append(arguments)
         return arguments
 
-    workflow = flow(step("given", arguments={"x": "${nothing.at.all}", "y": "${HOME}/x"}))
-    result = run(research.agent(given=given).execute_workflow(workflow))
-    assert result.results["given"] == {"x": None, "y": "/x"}
-    assert "${nothing.at.all} has no value" in caplog.text
-    with pytest.raises(WorkflowValidationError, match="there is no step 'nothing'"):
-        run(research.agent({"strict_references": True}, given=given).execute_workflow(workflow))
+    first = step("first of all", "given", arguments={"x": {"y": 1}, "home": "${HOME}/x"})
+    then = step("given", arguments={"x": "${first of all.x}", "none": "${first of all.z}"})
+    agent = research.agent(given=given)
+    result = run(agent.execute_workflow(flow(first, then)))
+    assert result.results["given"] == {"x": {"y": 1}, "none": None}
+    assert result.results["first of all"]["home"] == "${HOME}/x"
+    del calls[:]
+    then.arguments["none"] = "${nothing.at.all}"
+    for one in (agent, research.agent({"strict_references": True}, given=given)):
+        with pytest.raises(WorkflowValidationError, match="there is no step 'nothing'"):
+            run(one.execute_workflow(flow(first, then)))
+    assert not calls
 
 
 def test_open_circuit_breaker_refuses_a_call(research: Research) -> None:

@@ -28,8 +28,12 @@ def flow(*steps: WorkflowStep) -> Workflow:
     return Workflow("w", "d", list(steps))
 
 
+#: Its name can stand in a reference only as it is.
+C_D = WorkflowStep("c d", "t", {})
+
+
 def arguments_of(given: dict[str, Any], **config: Any) -> dict[str, Any]:
-    workflow = flow(WorkflowStep("a", "t", {}), WorkflowStep("b c", "t", given))
+    workflow = flow(WorkflowStep("a", "t", {}), WorkflowStep("b", "t", given), C_D)
     document = graph_document(
         workflow, AgentConfig(**config), logging.getLogger("leadhand.research")
     )
@@ -46,11 +50,11 @@ def arguments_of(given: dict[str, Any], **config: Any) -> dict[str, Any]:
         ("${steps.a}", "${steps.a}"),
         ('${a.x ?? "d"}', '${a.x ?? "d"}'),
         ("got ${a.x}!", 'got ${a.x ?? ""}!'),
-        ("${nothing.x}", None),
-        ("${nothing.x} and ${a}", ' and ${a ?? ""}'),
-        ("${inputs.x}", None),
+        ("${c d}", '${steps["c d"]}'),
+        ("${c d.x.y}", '${steps["c d"].x.y ?? null}'),
+        ("${nothing.x} and ${a}", '$${nothing.x} and ${a ?? ""}'),
+        ("${HOME}/x", "$${HOME}/x"),
         ("${a", "$${a"),
-        ("${not a reference}", None),
         ("$${HOME}", "$${HOME}"),
         ("plain", "plain"),
         (["${a}", {"k": "${a.z}"}], ["${a}", {"k": "${a.z ?? null}"}]),
@@ -61,14 +65,32 @@ def test_references_without_a_value_get_a_default(given: Any, written: Any) -> N
     assert arguments_of({"x": given}) == {"x": written}
 
 
-def test_reference_without_a_step_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("${aa.x}", "${aa.x}: there is no step 'aa'; did you mean 'a', or write"),
+        ("${inputs.x}", "'inputs' is a reserved word"),
+        ("${not a reference}", "it is not a reference"),
+        ("see ${steps.nothing}", "there is no step 'nothing'"),
+    ],
+)
+def test_reference_to_no_step_is_refused(text: str, why: str) -> None:
+    with pytest.raises(WorkflowValidationError) as refused:
+        flow(WorkflowStep("a", "t", {}), WorkflowStep("b", "t", {"x": [text]})).validate()
+    assert f"steps[1].arguments.x[0]: {text.removeprefix('see ')}: " in str(refused.value)
+    assert why in str(refused.value)
+
+
+def test_text_that_looks_like_a_reference_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        arguments_of({"x": "${nothing}"})
-    assert "${nothing} has no value" in caplog.text
+        arguments_of({"x": "see ${nothing}"})
+    assert "${nothing} is text" in caplog.text
 
 
-def test_strict_references_stay_as_they_are() -> None:
-    assert arguments_of({"x": "${a.x}"}, strict_references=True) == {"x": "${a.x}"}
+def test_strict_references_have_no_defaults() -> None:
+    given = {"x": "${a.x}", "y": "${c d.x}"}
+    written = {"x": "${a.x}", "y": '${steps["c d"].x}'}
+    assert arguments_of(given, strict_references=True) == written
 
 
 def test_arguments_are_converted_as_results_are() -> None:

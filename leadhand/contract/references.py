@@ -1,25 +1,28 @@
-"""Parses the `${references}` of graph documents, and fills them in (pure).
+"""The grammar of `${references}`: its parser, its printer, and what a reference names (pure).
 
 A reference is a path, such as `${search.papers[0].title}`, with an optional default in JSON:
 `${fetch.text ?? "none"}`. Its first word is the name of a step, or `inputs`, `item` or `index`.
 `${steps.NAME...}` and `${steps["any name"]...}` name a step whatever it is called. `$${` is a
 literal `${`.
+
+In graphs and workflows each `${` begins a reference. In the texts of flows only `${steps...}`,
+`${inputs.NAME}`, `${item...}` and `${index}` do, as prompts may have shell variables.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterator
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import Literal, NamedTuple, TypeVar
 
 from pydantic import JsonValue
+
+from leadhand.models.suggestions import nearest
 
 #: First words that name no step, and have no meaning in graphs.
 _RESERVED = ("previous", "history", "turn")
 
-#: The most characters that all references of one value are replaced with.
-FILLED_CHARACTERS = 4 * 1024 * 1024
 #: The most references of a document, each of which is parsed several times.
 MAX_REFERENCES = 20_000
 #: The most characters of a step's name.
@@ -30,7 +33,11 @@ _OPENING = re.compile(r"(?<!\$)(\$++)\{")
 _ROOT = re.compile(r"[^\W\d][\w-]*")
 _KEY = re.compile(r"[\w-]+")
 _INDEX = re.compile(r"\[\s*(\d{1,9})\s*\]")
+_POSITION = re.compile(r"0|[1-9][0-9]{0,8}")
 _SPACE = re.compile(r"\s*")
+
+
+_Read = TypeVar("_Read")
 
 
 def _no_number(name: str) -> JsonValue:
@@ -39,6 +46,14 @@ def _no_number(name: str) -> JsonValue:
 
 _DECODER = json.JSONDecoder(parse_constant=_no_number)
 _DEFAULT = re.compile(r"\?\?")
+_NOT = re.compile(r"^not\s+")
+# What begins a reference in a text of a flow, also of a step with forEach; escaped ones included.
+_IN_FLOW = re.compile(rf"{_OPENING.pattern}(?=\s*steps[.\[]|inputs\.)")
+_WITH_ITEM = re.compile(rf"{_IN_FLOW.pattern[:-1]}|\s*(?:item|index)\s*[.\[?}}])")
+#: Labels and inputs of flows may have any characters but braces.
+_LABEL, _INPUT = re.compile(r"\$\{steps\.([^{}]+)\}"), re.compile(r"\$\{inputs\.([^{}]*)\}")
+#: A malformed reference, for an error.
+_LEFT = re.compile(r"\$\{(steps|inputs)\.[^{}\n]{0,60}\}?")
 #: Characters of a text in an error.
 _SHOWN = 60
 
@@ -53,6 +68,10 @@ class ReferenceFault(ValueError):
 
     def __str__(self) -> str:
         return f"{self.text}: {self.why}"
+
+
+class UnknownStep(ReferenceFault):
+    """A reference names no step."""
 
 
 class Part(NamedTuple):
@@ -90,15 +109,22 @@ def parse(text: str) -> list[str | Reference]:
     >>> [part if isinstance(part, str) else part.parts for part in parse("a ${b.c} $${d}")]
     ['a ', (Part(key='b', in_brackets=False), Part(key='c', in_brackets=False)), ' ${d}']
     """
-    found: list[str | Reference] = []
+    return _split(text, _OPENING, lambda start: _Scanner(text, start).reference())
+
+
+def _split(
+    text: str, openings: re.Pattern[str], read: Callable[[int], tuple[_Read, int]]
+) -> list[str | _Read]:
+    """The literal parts of a text, unescaped, and what is read where a reference begins."""
+    found: list[str | _Read] = []
     literal, at = "", 0
-    while (opening := _OPENING.search(text, at)) is not None:
+    while (opening := openings.search(text, at)) is not None:
         literal += text[at : opening.start()]
         at = opening.end()
         if len(opening[1]) > 1:
-            literal += "$" * (len(opening[1]) - 1) + "{"
+            literal += opening[0][1:]
             continue
-        reference, at = _Scanner(text, opening.start()).reference()
+        reference, at = read(opening.start())
         found += [literal, reference] if literal else [reference]
         literal = ""
     literal += text[at:]
@@ -122,14 +148,6 @@ def whole(text: str) -> Reference | None:
     return first if len(parts) == 1 and isinstance(first, Reference) else None
 
 
-def parse_at(text: str, start: int) -> tuple[Reference, int]:
-    """Parses the `${...}` reference at a position of a text; returns it and its end.
-
-    Raises ReferenceFault.
-    """
-    return _Scanner(text, start).reference()
-
-
 def escape(text: str) -> str:
     """Escapes `${` in a text with a `$`, so that it contains no references.
 
@@ -139,14 +157,18 @@ def escape(text: str) -> str:
     return _OPENING.sub(lambda found: "$" + found[0], text)
 
 
-def escape_value(value: JsonValue) -> JsonValue:
-    """Escapes `${` in all texts of a JSON value, at any depth, and returns the new value."""
+def map_texts(value: JsonValue, change: Callable[[str], JsonValue]) -> JsonValue:
+    """Returns a JSON value with all of its texts changed, at any depth.
+
+    >>> map_texts({"a": ["x", 1]}, str.upper)
+    {'a': ['X', 1]}
+    """
     if isinstance(value, str):
-        return escape(value)
+        return change(value)
     if isinstance(value, list):
-        return [escape_value(item) for item in value]
+        return [map_texts(item, change) for item in value]
     if isinstance(value, dict):
-        return {name: escape_value(item) for name, item in value.items()}
+        return {name: map_texts(item, change) for name, item in value.items()}
     return value
 
 
@@ -156,17 +178,34 @@ def step_reference(name: str, *keys: str | int) -> str:
     >>> step_reference("search", "papers", 0), step_reference("fetch papers")
     ('${steps.search.papers[0]}', '${steps["fetch papers"]}')
     """
-    return "${" + _written("steps", name, *keys) + "}"
+    return written(("steps", name, *keys))
 
 
-def _written(*parts: str | int) -> str:
+def written(parts: Iterable[Part | str | int], default: Default | None = None) -> str:
+    """Formats a reference of these parts, the first of which is a word.
+
+    >>> written(parse("${a[0].b  ??  {}}")[0].parts, Default({}))
+    '${a[0].b ?? {}}'
+    """
+    value = "" if default is None else f" ?? {json.dumps(default.value, ensure_ascii=False)}"
+    return "${" + path_of(parts) + value + "}"
+
+
+def path_of(parts: Iterable[Part | str | int]) -> str:
+    """Formats a path.
+
+    >>> path_of(["papers", 0, "title of it"])
+    'papers[0]["title of it"]'
+    """
     return "".join(map(_accessor, parts)).removeprefix(".")
 
 
-def _accessor(part: str | int) -> str:
-    if isinstance(part, int):
-        return f"[{part}]"
-    return f".{part}" if _KEY.fullmatch(part) else f"[{json.dumps(part, ensure_ascii=False)}]"
+def _accessor(part: Part | str | int) -> str:
+    key, in_brackets = part if isinstance(part, Part) else (str(part), isinstance(part, int))
+    if in_brackets and _POSITION.fullmatch(key):
+        return f"[{key}]"
+    is_plain = not in_brackets and _KEY.fullmatch(key)
+    return f".{key}" if is_plain else f"[{json.dumps(key, ensure_ascii=False)}]"
 
 
 def references_in(value: JsonValue) -> Iterator[Reference]:
@@ -225,7 +264,7 @@ def _step(reference: Reference, parts: tuple[Part, ...], names: Collection[str])
         name = ".".join(part.key for part in parts[:end])
         if name in names:
             return Target("step", name, _keys(parts[end:]))
-    raise ReferenceFault(reference.text, f"there is no step {parts[0].key!r}")
+    raise UnknownStep(reference.text, f"there is no step {parts[0].key!r}")
 
 
 def _most_parts(parts: tuple[Part, ...]) -> int:
@@ -243,133 +282,135 @@ def _keys(parts: tuple[Part, ...] | list[Part]) -> tuple[str, ...]:
     return tuple(part.key for part in parts)
 
 
-class Held(NamedTuple):
-    """The value of a step or an input, before the keys of a reference are followed."""
+def hint_of(reference: Reference, names: Collection[str]) -> str:
+    """Returns what to write instead of a reference to no step.
 
-    value: JsonValue = None
-    #: Whether the value is that of a failed step: `{"error": text}`.
-    failed: bool = False
-    #: Why there is no value; empty if there is one.
-    missing: str = ""
-
-
-def value_at(reference: Reference, target: Target, held: Held) -> JsonValue:
-    """Returns the value of a reference, or its default. Raises ReferenceFault without either.
-
-    The default replaces a missing value, null, and the value of a step that failed.
-
-    >>> title = parse('${paper.title ?? "none"}')[0]
-    >>> target = target_of(title, {"paper"})
-    >>> [value_at(title, target, Held(value)) for value in ({"title": "A"}, {"title": None}, {})]
-    ['A', 'none', 'none']
+    >>> hint_of(parse("${titel.long}")[0], ["title"])
+    "did you mean 'title', or write $${ for a literal ${"
     """
-    default, why = reference.default, held.missing
-    asks_for_error = target.keys[:1] == ("error",)
-    if default is not None and (why or (held.failed and not asks_for_error)):
-        return default.value
-    if why:
-        raise ReferenceFault(reference.text, why)
+    first, *rest = (part.key for part in reference.parts)
+    near = nearest(rest[0] if first == "steps" and rest else first, names)
+    way = f"did you mean {near!r}" if near else "name a step of this graph"
+    return f"{way}, or write $${{ for a literal ${{"
+
+
+class Condition(NamedTuple):
+    """The `when` of a step without its `not`: the text of a reference."""
+
+    text: str
+    is_negated: bool
+
+
+def condition_of(when: str) -> Condition:
+    """Splits the `when` of a step into its reference and whether a leading `not` negates it.
+
+    >>> condition_of("not ${steps.a.found}")
+    Condition(text='${steps.a.found}', is_negated=True)
+    """
+    text = _NOT.sub("", when)
+    return Condition(text, text != when)
+
+
+class FlowReference(NamedTuple):
+    """A reference in a text of a flow."""
+
+    #: As it is written in the flow.
+    text: str
+    kind: Literal["step", "input", "item", "index"]
+    #: The label of the step, or the name of the input.
+    name: str = ""
+    keys: tuple[str, ...] = ()
+    default: Default | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the reference is to the whole text of a step, without keys and default."""
+        return self.kind == "step" and not self.keys and self.default is None
+
+
+class BadReference(NamedTuple):
+    """A reference in a text of a flow that names nothing, or is malformed."""
+
+    text: str
+    why: str
+
+
+def split_flow_text(
+    text: str, labels: Collection[str], *, has_item: bool = False
+) -> list[str | FlowReference | BadReference]:
+    """Splits a text of a flow into its literal parts and its references, also invalid ones.
+
+    Only a step with forEach has an item.
+
+    >>> split_flow_text("see ${steps.a.b[0]} in ${HOME}", {"a", "a.b"})[1:]
+    [FlowReference(text='${steps.a.b[0]}', kind='step', name='a.b', keys=('0',), default=None),
+     ' in ${HOME}']
+    """
+    openings = _WITH_ITEM if has_item else _IN_FLOW
+    return _split(text, openings, lambda start: _flow_reference(text, start, labels))
+
+
+def whole_in_flow(
+    text: str, labels: Collection[str], *, has_item: bool = False
+) -> FlowReference | None:
+    """Returns the valid reference that is the entire text of a flow, or None."""
+    (first, *others) = split_flow_text(text, labels, has_item=has_item)
+    return first if isinstance(first, FlowReference) and not others else None
+
+
+def names_step(line: str) -> bool:
+    """Whether a line of a flow is one reference `${steps.LABEL}`, to any label."""
+    return _LABEL.fullmatch(line) is not None
+
+
+def escape_flow_text(text: str) -> str:
+    """Escapes the references to steps and inputs in a text, so that a flow keeps it as it is.
+
+    >>> split_flow_text(escape_flow_text("Is ${steps.x} in ${HOME}?"), ())
+    ['Is ${steps.x} in ${HOME}?']
+    """
+    return _IN_FLOW.sub(lambda found: "$" + found[0], text)
+
+
+def _flow_reference(
+    text: str, start: int, labels: Collection[str]
+) -> tuple[FlowReference | BadReference, int]:
+    """The reference at a position of a text, and the position after it."""
+    if (named := _INPUT.match(text, start)) is not None:
+        return FlowReference(named[0], "input", named[1]), named.end()
+    label = _LABEL.match(text, start)
+    if label is not None and label[1] in labels:
+        return FlowReference(label[0], "step", label[1]), label.end()
+    left = _LEFT.match(text, start)
     try:
-        found = look_up(held.value, target.keys)
-    except KeyError as error:
-        if default is not None:
-            return default.value
-        raise ReferenceFault(reference.text, _why_missing(held, str(error.args[0]))) from None
-    return default.value if found is None and default is not None else found
+        if left is not None and left[1] == "inputs":
+            raise ReferenceFault(left[0], _left_over(left))
+        reference, end = _Scanner(text, start).reference()
+    except ReferenceFault as fault:
+        shown = label or left
+        end = start + 2 if shown is None else shown.end()
+        is_label = label is not None and not re.search(r"[\[\]\"]|\?\?", label[1])
+        why = _not_visible(label[1]) if label and is_label else left and _left_over(left)
+        return BadReference(text[start:end], why or fault.why), end
+    try:
+        kind, name, keys = target_of(reference, labels)
+    except ReferenceFault as fault:
+        first, *rest = reference.parts
+        why = _not_visible(rest[0].key) if first.key == "steps" else fault.why
+        return BadReference(reference.text, why), end
+    return FlowReference(reference.text, kind, name, keys, reference.default), end
 
 
-def _why_missing(held: Held, why: str) -> str:
-    error = held.value.get("error") if held.failed and isinstance(held.value, dict) else None
-    return why if error is None else f"the step failed: {as_text(error)}"
+def _not_visible(label: str) -> str:
+    hint = "refer to an earlier step of this list or of an enclosing list"
+    return f"the label {label!r} is not visible here; {hint}"
 
 
-def fill(value: JsonValue, resolve: Callable[[Reference], JsonValue]) -> JsonValue:
-    """Replaces all references in a JSON value by the values that `resolve` returns for them.
-
-    Raises ReferenceFault if the result is too large.
-    A text that is one reference becomes its value; within a text a value becomes text, anything
-    but a text as JSON.
-
-    >>> fill(["${a}", "got ${a}"], lambda _: [1, "x"])
-    [[1, 'x'], 'got [1, "x"]']
-    """
-    return _Filling(resolve).fill(value)
-
-
-class _Filling:
-    """Fills in one JSON value, up to FILLED_CHARACTERS in all."""
-
-    def __init__(self, resolve: Callable[[Reference], JsonValue]) -> None:
-        self._resolve = resolve
-        self._left = FILLED_CHARACTERS
-
-    def fill(self, value: JsonValue) -> JsonValue:
-        if isinstance(value, str):
-            return self._filled(parse(value))
-        if isinstance(value, list):
-            return [self.fill(item) for item in value]
-        if isinstance(value, dict):
-            return {name: self.fill(item) for name, item in value.items()}
-        return value
-
-    def _filled(self, parts: list[str | Reference]) -> JsonValue:
-        if len(parts) == 1 and isinstance(parts[0], Reference):
-            return self._value(parts[0])[0]
-        return "".join(part if isinstance(part, str) else self._value(part)[1] for part in parts)
-
-    def _value(self, reference: Reference) -> tuple[JsonValue, str]:
-        """The value of a reference, and its text."""
-        value = self._resolve(reference)
-        text = as_text(value)
-        self._left -= len(text)
-        if self._left < 0:
-            most = f"all references of a step may have {FILLED_CHARACTERS:,} characters"
-            raise ReferenceFault(reference.text, f"it is too long: {most} together")
-        return value, text
-
-
-def as_text(value: JsonValue) -> str:
-    """Converts a value to text: a text unchanged, anything else as JSON."""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def is_true(value: JsonValue) -> bool:
-    """Whether a value counts as true: not empty, null, 0, false, nor the text `false`, `no` or `0`.
-
-    >>> [is_true(value) for value in ("x", [0], "", "no", 0, None)]
-    [True, True, False, False, False, False]
-    """
-    return bool(value) and value not in ("false", "no", "0")
-
-
-def look_up(value: JsonValue, keys: tuple[str, ...]) -> JsonValue:
-    """Returns the value at these keys and list positions (from 0). Raises KeyError.
-
-    >>> look_up({"papers": [{"title": "A"}]}, ("papers", "0", "title"))
-    'A'
-    >>> look_up({"papers": []}, ("paper",))
-    Traceback (most recent call last):
-    KeyError: "it has no 'paper'; it has: papers"
-    """
-    for number, key in enumerate(keys):
-        where = "it" if number == 0 else _written(*keys[:number])
-        if isinstance(value, dict):
-            if key not in value:
-                names = ", ".join(list(value)[:20]) or "nothing"
-                raise KeyError(f"{where} has no {key!r}; it has: {names}")
-            value = value[key]
-        elif isinstance(value, list):
-            if not (key.isdecimal() and int(key) < len(value)):
-                raise KeyError(f"{where} is a list of {len(value)} and has no [{key}]")
-            value = value[int(key)]
-        else:
-            raise KeyError(f"{where} is {_brief(value)} and has no {key!r}")
-    return value
-
-
-def _brief(value: JsonValue) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
+def _left_over(left: re.Match[str]) -> str:
+    kind, way = "an input", "${inputs.NAME}"
+    if left[1] == "steps":
+        kind, way = "a step", "${steps.LABEL}, by a label without braces"
+    return f"{left[0]!r} is not {kind} reference; write {way}, or ${left[0]} to keep it literally"
 
 
 class _Scanner:
@@ -444,13 +485,3 @@ class _Scanner:
         end = self._text.find("}", self._start, self._start + _SHOWN)
         shown = self._text[self._start : end + 1 if end > 0 else None][:_SHOWN]
         return ReferenceFault(shown, f"{why}; write $${{ for a literal ${{")
-
-
-def require_list(value: object) -> object:
-    """Returns the value if it is a list or a text (a reference to a list), else raises ValueError.
-
-    It is called before the types of the field are tried, which would each report an error.
-    """
-    if not isinstance(value, str | list):
-        raise ValueError("it is not a list; give a list, or one reference to a list")
-    return value

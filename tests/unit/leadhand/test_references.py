@@ -5,26 +5,28 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from random import Random
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadhand.graphs.references import (
-    FILLED_CHARACTERS,
-    Held,
+from leadhand.contract.references import (
+    Default,
+    Part,
     Reference,
     ReferenceFault,
     escape,
-    fill,
-    look_up,
+    escape_flow_text,
     parse,
+    split_flow_text,
     step_reference,
     target_of,
-    value_at,
     whole,
+    written,
 )
+from leadhand.graphs.values import FILLED_CHARACTERS, Held, fill, look_up, value_at
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
 KEYS = st.lists(NAMES | st.integers(0, 999), max_size=4)
@@ -32,6 +34,21 @@ VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=10),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
     max_leaves=8,
+)
+WORDS = st.from_regex(r"[^\W\d][\w-]{0,5}", fullmatch=True)
+PARTS = st.builds(
+    lambda first, others: [Part(first), *others],
+    WORDS,
+    st.lists(
+        st.builds(Part, st.from_regex(r"[\w-]{1,5}", fullmatch=True))
+        | st.builds(Part, st.integers(0, 10**9 - 1).map(str) | NAMES, st.just(True)),
+        max_size=4,
+    ),
+)
+LABELS = ("a", "a.b", "a b")
+TOKENS = (
+    *("${", "$", "$${", "{", "}", ".", "[", "]", '"', "??", " ", "\\", "\n", "0", "é", "null"),
+    *("a", "a.b", "a b", "${steps.", "${inputs.", "${item", "${index", "steps", "x}", "not "),
 )
 TEXTS = st.text(st.sampled_from("ab ${}.[]?\"'\\\n0") | st.characters(exclude_categories=["Cs"]))
 
@@ -60,18 +77,36 @@ def test_an_escaped_text_is_that_text(text: str) -> None:
     assert fill({"x": [escape(text)]}, lambda _: "never") == {"x": [text]}
 
 
-@given(text=TEXTS)
-def test_every_text_is_parsed_or_refused_with_a_reason(text: str) -> None:
-    refused, parts = None, list[str | Reference]()
+@given(parts=PARTS, default=st.none() | VALUES.map(Default))
+def test_a_printed_reference_is_parsed_to_the_same_parts(
+    parts: list[Part], default: Default | None
+) -> None:
+    text = written(parts, default)
+    assert parse(text) == [Reference(text, tuple(parts), default)]
+
+
+def parsed(text: str) -> list[str | Reference] | ReferenceFault:
     try:
-        parts = parse(text)
+        return parse(text)
     except ReferenceFault as fault:
-        refused = fault
-    if refused is not None:
-        assert refused.text in text
-        assert "$${" in refused.why
-    elif "${" not in text:
-        assert parts == [text]
+        return fault
+
+
+def test_every_text_is_parsed_or_refused_with_a_reason() -> None:
+    random = Random(39)
+    for _ in range(10_000):
+        text = "".join(random.choices(TOKENS, k=random.randint(0, 25)))
+        match parsed(text):
+            case ReferenceFault() as fault:
+                assert fault.text in text
+                assert "$${" in fault.why
+            case parts:
+                assert "${" in text or parts == [text]
+        # In a flow the rest is text: nothing is lost, whatever is wrong in it.
+        split = split_flow_text(text, LABELS, has_item=random.random() < 0.5)
+        shown = "".join(part if isinstance(part, str) else part.text for part in split)
+        assert shown == text or "$${" in text
+        assert split_flow_text(escape_flow_text(text), LABELS) == [text]
 
 
 @given(before=TEXTS, after=TEXTS, value=VALUES)
