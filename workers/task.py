@@ -184,6 +184,8 @@ class BodyTask:
     workspace: Mapping[str, JsonValue] | None = None
     #: The top of the worktree or copy that the session has to itself.
     own_top: Path | None = None
+    #: Whether other sessions may write to the folder at the same time.
+    is_beside: bool = False
     #: The session that has the snapshots of the folder; '' for the step's own.
     owner: str = ""
     #: The folder of the worktrees and copies of tasks, and the most bytes of a copy.

@@ -9,6 +9,7 @@ from pydantic import JsonValue
 
 from app.compiler.nodes import CHILD_S, ToolNode, node_id, tool_node
 from app.compiler.workflow import compile_loop, compile_workflow
+from app.core.folders import BESIDE
 from app.core.program import ITEMS, LOCAL, Action, Program, RetryPolicy, Step, Template
 from app.core.references import literal, literals
 from app.core.routing import MAX_WIDTH
@@ -237,7 +238,9 @@ class _Compiler:
 
 def _inputs_of(step: GraphStep, called: ToolNode) -> dict[str, JsonValue]:
     expect: dict[str, JsonValue] = {} if step.expect is None else {"expect": step.expect}
-    return {**called.inputs, **expect}
+    # Other steps may run at the same time as a child session.
+    beside: dict[str, JsonValue] = {BESIDE: True} if called.action is Action.CHILD else {}
+    return {**called.inputs, **expect, **beside}
 
 
 def session_node(

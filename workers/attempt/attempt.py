@@ -25,7 +25,7 @@ from app.errors import ReferenceUnresolved, SpecForeign
 from app.logs import about
 from app.redaction import without_keys
 from app.security import signatures
-from app.sessions.attempts import FolderState, Work, loop_run_of
+from app.sessions.attempts import FolderState, Work
 from app.sessions.local_work import is_skipped, skipped_outcome
 from leadhand.errors import ArtifactUnknown, SessionUnknown, StoreAway
 from leadhand.models.text import list_first
@@ -374,7 +374,7 @@ class Attempts:
         look = start()
         before = look.before
         if does_work(work) and left.base is None and before is not None:
-            IgnoredFiles(look.whole, loop_run_of(at)).record()
+            IgnoredFiles(look.whole, work).record()
             retry_while_away(lambda: attempts.record_base(work.ref, at, before), lease)
         return look
 
@@ -455,7 +455,7 @@ class Attempts:
     def _task(self, work: Work, lease: Lease, warm: Calls, *, shown: bool = True) -> BodyTask:
         task = self._bare_task(work, lease, warm, shown=shown)
         if work.owner is not None:
-            task = replace(task, owner=work.owner.id)
+            task = replace(task, owner=work.owner.id, is_beside=work.is_beside)
         return _with_redacted_output(task)
 
     def _bare_task(self, work: Work, lease: Lease, warm: Calls, *, shown: bool) -> BodyTask:

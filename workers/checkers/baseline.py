@@ -91,6 +91,8 @@ class _Folder:
         self._shelf = task.home / SNAPSHOTS
         self._marker = self._shelf / "before"
         folder, own = task.own_top or task.cwd, task.own_top is not None
+        #: Whether what changes is put back: nothing that others write at the same time is lost.
+        self._puts_back = own and not task.is_beside
         tree = partial(Worktree, shelf=self._shelf, is_own=own, most=task.copy_max)
         named = left_out(task.inputs)
         self._tree = None if folder is None else tree(folder, leave_out=named)
@@ -130,12 +132,12 @@ class _Folder:
             before = digest or None
         elif again and self._tree.knows(digest):
             before = digest
-            if self._task.own_top is not None:
+            if self._puts_back:
                 with suppress(SnapshotLost):
                     self._tree.put_back(digest)
         else:
             before, others = self._tree.snapshot(), ""
-            if self._task.own_top is not None:
+            if self._puts_back:
                 GitState(self._tree).record()
         self._marker.write_text(f"{before or ''} {others} {self._task.address}")
         return before
@@ -148,7 +150,7 @@ class _Folder:
             return moved
         names = tree.changed_names(self.before, after)
         end = "and were put back"
-        if self._task.own_top is None:
+        if not self._puts_back:
             self.left, end = after, "and now count as the folder's"
         else:
             try:
@@ -162,7 +164,7 @@ class _Folder:
     def _put_git_back(self, tree: Worktree) -> str | None:
         """Put HEAD, its branch and the index of an own worktree back, and name what changed."""
         state = GitState(tree)
-        moved = state.changes() if self._task.own_top is not None else []
+        moved = state.changes() if self._puts_back else []
         if not moved:
             return None
         with suppress(OSError, subprocess.SubprocessError):

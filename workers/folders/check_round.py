@@ -19,11 +19,11 @@ from typing import Literal, NamedTuple
 
 from pydantic import JsonValue
 
-from app.core.addresses import block_of
+from app.core.addresses import block_of, turn_of
 from app.core.outcomes import Outcome
 from app.core.program import Action
 from app.redaction import without_keys
-from app.sessions.attempts import FolderState, Work, loop_run_of
+from app.sessions.attempts import FolderState, Work
 from app.truncate import cut
 from leadhand.models.text import list_first
 from leadhand.models.verdicts import Reason, ReasonCode
@@ -78,11 +78,12 @@ class CheckRound:
         is_rechecked: bool = False,
         changed: Sequence[str] | None = None,
         ignored: Sequence[str] = (),
-        round_: str | None = None,
+        round_: str,
     ) -> None:
         self._tree = tree
-        #: The round that its notes are about, which are beside those of others.
-        self._round = block_of(address) if round_ is None else round_
+        #: The round that its notes are about, which are beside those of others, also of other
+        #: sessions in the folder.
+        self._round = round_
         self._at = f"{self._round}|{address}"
         #: The working folder, which may be within that of the snapshots.
         self._cwd = cwd or tree.folder
@@ -214,7 +215,7 @@ class CheckRound:
         work = {*self._tree.tracked(self.files)}
         work.update(self.files if self._changed is None else self._changed)
         files = [name for name in self.files if name not in work]
-        self._stale.write_text(json.dumps([loop_run_of(self._address), files]))
+        self._stale.write_text(json.dumps([turn_of(self._round), files]))
 
     def _is_of_checkers(self) -> bool:
         """Whether nothing has changed in the recheck but what the stale round had changed."""
@@ -222,7 +223,7 @@ class CheckRound:
             run, files = json.loads(self._stale.read_text())
         except (OSError, ValueError):
             return False
-        return run == loop_run_of(self._address) and set(self.files) <= set(files)
+        return run == turn_of(self._round) and set(self.files) <= set(files)
 
     def _found(self) -> str | None:
         """The state after the checkers; of an attempt that was killed, as that had found it."""
@@ -379,7 +380,12 @@ def is_isolated(work: Work) -> bool:
 def isolate(work: Work, spill: Path, top: Path | None, recorded: str | None) -> Isolation:
     """Puts the recorded work back into a folder of the session's own, for an isolated check."""
     tree, at = session_tree(work, spill, top), work.grant.address
-    return Isolation(tree, recorded or "", at, own=top is not None, cwd=work.cwd)
+    own = top is not None and not work.is_beside
+    return Isolation(tree, recorded or "", at, own=own, cwd=work.cwd, round_=_round_of(work))
+
+
+def _round_of(work: Work) -> str:
+    return f"{work.ref.id}:{block_of(work.grant.address)}"
 
 
 def _changed(tree: Worktree, base: str | None, work: str) -> list[str] | None:
@@ -400,14 +406,14 @@ def compare_round(
     """Compares a judge's folder with the recorded work; None if no work is recorded.
 
     `top` is the session's own worktree or copy. What has changed while the session was stopped may
-    be a person's, and is not put back.
+    be a person's, and what other sessions write at the same time is theirs: it is not put back.
     """
     recorded = state.work
     if work.cwd is None or recorded is None or not recorded.startswith("git:"):
         return None
     tree = session_tree(work, spill, top)
-    ignored = IgnoredFiles(tree, loop_run_of(work.grant.address))
-    own = top is not None and not work.grant.compare
+    ignored = IgnoredFiles(tree, work)
+    own = top is not None and not work.grant.compare and not work.is_beside
     changed = _changed(tree, state.base, recorded)
     found = CheckRound(
         tree,
@@ -418,6 +424,7 @@ def compare_round(
         is_rechecked=work.grant.recheck > 0,
         changed=changed,
         ignored=ignored.changed(),
+        round_=_round_of(work),
     )
     if state.base is not None and changed is None:
         found.why_not = found.why_not or "other_host"

@@ -23,7 +23,7 @@ from pydantic import JsonValue
 from app.core.outcomes import Outcome
 from app.core.program import Action
 from app.redaction import without_keys
-from app.sessions.attempts import FolderState, Work
+from app.sessions.attempts import FolderState, Work, loop_run_of
 from workers.folders.git_state import GitState
 from workers.folders.snapshots import Worktree
 
@@ -245,8 +245,9 @@ class IgnoredFiles:
     The states of a folder do not have them, and a doer decides what is ignored.
     """
 
-    def __init__(self, tree: Worktree, loop_run: str) -> None:
+    def __init__(self, tree: Worktree, work: Work) -> None:
         self._tree = tree
+        loop_run = f"{work.ref.id}:{loop_run_of(work.grant.address)}"
         digest = hashlib.blake2b(loop_run.encode(), digest_size=8).hexdigest()
         self._file = tree.shelf / f"ignored-{digest}"
 

@@ -648,3 +648,24 @@ def test_check_of_a_subflow_beside_another_puts_nothing_back(
     assert sessions.status(session) == "completed", sessions.reason(session)
     assert (sessions.folder(session) / "made.txt").exists()
     assert (sessions.folder(session) / "probe.txt").exists()
+
+
+def test_sessions_of_a_forked_graph_put_nothing_back_and_have_records_of_their_own(
+    sessions: Sessions, repo: Path, tmp_path: Path
+) -> None:
+    """They may run side by side, and what one writes is no change by checks of another."""
+    (tmp_path / "agents.toml").write_text("[agents.first]\ncommand = ['echo', 'ok']\n")
+    loop = {"kind": "loop", "task": "t", "checkers": ["touch probe.txt"], "baseline": False}
+    hidden = {"command": "echo conftest.py > .gitignore; touch conftest.py"}
+    call = {"name": "first", "tool": "agent:first", "arguments": {"prompt": "p"}}
+    one = {"name": "one", "session": {**loop, "doer": hidden}, "depends_on": ["first"]}
+    work = {"command": "echo work > a.txt"}
+    two = {"name": "two", "session": {**loop, "doer": work}, "depends_on": ["one"]}
+    graph = {"kind": "graph", "cwd": str(repo), "steps": [call, one, two]}
+    fork = sessions.fork(sessions.submit_document(graph), "first")
+    assert sessions.status(fork) == "completed", sessions.reason(fork)
+    assert (sessions.folder(fork) / "probe.txt").exists()
+    children = sessions.engine.store.children(SessionRef(fork, fork))
+    ledgers = [sessions.engine.queries.ledger(child).items[-1] for child in children]
+    named = sorted(len(one.checker_changed or ()) for one in ledgers)
+    assert named == [0, 2]  # conftest.py and .gitignore, by the first one
