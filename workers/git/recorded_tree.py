@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from leadhand.models.git_settings import LIST_FILTERS, PROGRAMS, filters_in, settings_as_variables
-from workers.git.git import Git, identity
+from workers.git.git import Git, GitFailed, identity
 from workers.git.layout import read_record, write_record
 from workers.git.repository import is_ancestor
 from workers.git.worktrees import keep
@@ -155,7 +155,9 @@ def _pinned(here: Git, filters: Mapping[str, str]) -> dict[str, str]:
 
 
 def _stored(git: Git, one: _Change) -> str:
-    content = git.run("cat-file", "blob", one.id)[1]
+    code, content, error = git.run("cat-file", "blob", one.id)
+    if code:
+        raise GitFailed("cat-file", error)
     return git("hash-object", "-w", "--stdin", "--path", one.path, given=content)
 
 

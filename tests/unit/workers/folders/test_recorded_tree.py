@@ -182,6 +182,17 @@ def test_filters_that_a_doer_sets_change_nothing_of_what_was_judged(
     assert found.stdout == b"4\n" + stored + b"\n7\nlines\r\n\n"
 
 
+def test_converted_file_whose_content_is_lost_is_not_committed_empty(one: OneHome) -> None:
+    git(one.origin, "config", "core.autocrlf", "input")
+    one.open()
+    one.write("a.txt", "judged\r\n")
+    work = one.work()
+    lost = git(one.home.cwd, "hash-object", "--no-filters", "a.txt")
+    (work.objects / lost[:2] / lost[2:]).unlink()
+    with pytest.raises(WorkspaceRefused, match="cat-file failed"):
+        one.close("Do it", work)
+
+
 def test_unfilled_submodule_stays(one: OneHome, tmp_path: Path) -> None:
     inner = tmp_path / "inner"
     inner.mkdir()
