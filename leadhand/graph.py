@@ -10,10 +10,10 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from leadhand.client.client import Client, borrowed
-from leadhand.contract.references import step_reference
 from leadhand.flows.faults import faults_of_graph
 from leadhand.graphs.documents import GraphDocument, declare_inputs
 from leadhand.models.documents import Budget, LoopDocument, WorkflowDocument
+from leadhand.models.references import step_reference
 from leadhand.models.suggestions import suggest_keywords
 from leadhand.models.views.result import ResultView
 from leadhand.run import print_message, run_to_end, working_folder

@@ -26,7 +26,6 @@ from app.core.folders import BESIDE
 from app.core.program import ITEMS, Action, Given, Loop, Node, Origin, Program, RetryPolicy, Step
 from app.core.references import TOP, literal, literals, node_reference
 from app.errors import InvalidDocument
-from leadhand.contract.references import map_texts, split_flow_text, whole_in_flow
 from leadhand.flows.documents import (
     BreakStep,
     CheckStep,
@@ -47,6 +46,7 @@ from leadhand.flows.documents import (
 from leadhand.flows.structure import Brought, Placed, ToolStep, agent_of, nest_steps
 from leadhand.flows.typed_inputs import typed_inputs
 from leadhand.models.documents import AGENT_TIMEOUT_S
+from leadhand.models.references import map_texts, split_flow_text, whole_in_flow
 from leadhand.models.tool_schemas import BUILT_IN_TOOLS
 
 #: Attempts per agent step, the first included, unless the flow sets `attempts`.

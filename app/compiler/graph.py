@@ -14,11 +14,11 @@ from app.core.program import ITEMS, LOCAL, Action, Program, RetryPolicy, Step, T
 from app.core.references import literal, literals
 from app.core.routing import MAX_WIDTH
 from app.errors import InvalidDocument, SeveralInvalid
-from leadhand.contract.references import Reference, ReferenceFault, Target, references_in, target_of
 from leadhand.graphs.documents import GraphDocument, GraphStep, accepts_null
 from leadhand.graphs.faults import needs_of
 from leadhand.graphs.values import Held, fill, value_at
 from leadhand.models.documents import LoopDocument, WorkflowDocument
+from leadhand.models.references import Reference, ReferenceFault, Target, references_in, target_of
 from leadhand.models.tool_schemas import is_local_tool
 
 _ITEMS_TIMEOUT_S = 60.0

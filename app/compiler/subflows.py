@@ -12,13 +12,6 @@ from pydantic import JsonValue
 
 from app.core.references import FlowValue, literal, literals, text_of, text_reference, value_of
 from app.errors import InvalidDocument
-from leadhand.contract.references import (
-    FlowReference,
-    condition_of,
-    map_texts,
-    split_flow_text,
-    whole_in_flow,
-)
 from leadhand.flows.documents import (
     CheckStep,
     CommandStep,
@@ -33,6 +26,13 @@ from leadhand.flows.structure import (
     faults_of_inputs,
     merge_subflow_agents,
     steps_of,
+)
+from leadhand.models.references import (
+    FlowReference,
+    condition_of,
+    map_texts,
+    split_flow_text,
+    whole_in_flow,
 )
 
 

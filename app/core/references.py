@@ -24,8 +24,8 @@ from typing import NamedTuple
 
 from pydantic import JsonValue
 
-from leadhand.contract.references import map_texts
 from leadhand.graphs import values
+from leadhand.models.references import map_texts
 
 #: The keys of `:outcome!`, the whole outcome of a step, also of a skipped one.
 OUTCOME_KEYS = ("outcome!",)

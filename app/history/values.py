@@ -25,8 +25,8 @@ from app.errors import ValueMissing
 from app.history.points import At, is_name_of, newest
 from app.history.records import Snapshot, has_turns, may_run_again, newest_run, places_of
 from app.store.store import Store
-from leadhand.contract.references import ReferenceFault, whole_in_flow
 from leadhand.graphs.values import FILLED_CHARACTERS, Held, as_text, is_true, value_at
+from leadhand.models.references import ReferenceFault, whole_in_flow
 
 #: Steps whose result is a text, unless it is a value.
 _SPEAKING = (Action.AGENT, Action.HUMAN)

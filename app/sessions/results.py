@@ -19,10 +19,10 @@ from app.history.values import NOT_RUN, read_values
 from app.redaction import without_keys
 from app.sessions.presenters import counters, made_by_fork, own_folder_view
 from app.store.store import Store
-from leadhand.contract.references import Reference, ReferenceFault, parse, references_in, target_of
 from leadhand.errors import ArtifactUnknown
 from leadhand.graphs.documents import GraphDocument, GraphStep
 from leadhand.graphs.faults import missing_reference
+from leadhand.models.references import Reference, ReferenceFault, parse, references_in, target_of
 from leadhand.models.tool_schemas import BUILT_IN_TOOLS
 from leadhand.models.verdicts import Reason, ReasonCode
 from leadhand.models.views.result import BestIteration, LedgerEntry, Missing, PhaseView, ResultView

@@ -12,7 +12,8 @@ from app.core.program import Program, Template
 from app.errors import ValueMissing
 from app.history.values import NOT_RUN, StepValue, read_values
 from app.store.store import Store
-from leadhand.contract.references import (
+from leadhand.graphs.values import Held, fill, is_true, value_at
+from leadhand.models.references import (
     Reference,
     ReferenceFault,
     Target,
@@ -20,7 +21,6 @@ from leadhand.contract.references import (
     target_of,
     whole,
 )
-from leadhand.graphs.values import Held, fill, is_true, value_at
 
 #: The inputs that say whether the step runs, and why it does not.
 WHEN, SKIPPED = "when", "skipped"

@@ -11,9 +11,9 @@ from pydantic import ValidationError
 from leadhand.cli.group import Group
 from leadhand.cli.options import child_options, pairs_of
 from leadhand.cli.render.tables import echo_json, places_table
-from leadhand.contract.references import escape, map_texts
 from leadhand.graphs.documents import GraphDocument
 from leadhand.models.json_schema import schema_of, typed_value
+from leadhand.models.references import escape, map_texts
 from leadhand.models.suggestions import nearest
 from leadhand.models.validation_messages import first_error
 from leadhand.models.views.fleet import ToolView

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from leadhand.contract.references import escape_flow_text
 from leadhand.flows.documents import FlowDocument
+from leadhand.models.references import escape_flow_text
 from leadhand.models.validation_messages import first_error
 from leadhand.models.views.session import SessionView
 from leadhand.models.views.step import StepView

@@ -19,7 +19,6 @@ from pydantic import (
     model_validator,
 )
 
-from leadhand.contract.references import bound_references
 from leadhand.flows.structure import (
     _MARKDOWN,
     DEFAULT_CEILING,
@@ -60,6 +59,7 @@ from leadhand.models.documents import (
 )
 from leadhand.models.forms import AnswerRules, Form, GivenAnswer, Options, fit
 from leadhand.models.plans import PlanDocument
+from leadhand.models.references import bound_references
 from leadhand.models.session_environment import WithEnvironment
 
 InputName = Annotated[str, Field(pattern=patterns.INPUT)]

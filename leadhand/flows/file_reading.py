@@ -15,7 +15,6 @@ from typing import Annotated
 from pydantic import ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 from pydantic_core import from_json
 
-from leadhand.contract.references import names_step
 from leadhand.flows.documents import FlowDefinition, Message, Messages
 from leadhand.flows.faults import Found, all_faults, fault_of
 from leadhand.flows.structure import (
@@ -26,6 +25,7 @@ from leadhand.flows.structure import (
     faults_of_inputs,
     nest_steps,
 )
+from leadhand.models.references import names_step
 
 #: The longest file that is read.
 LONGEST_FILE = 4 * 1024 * 1024

@@ -19,7 +19,11 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
-from leadhand.contract.references import (
+from leadhand.flows.typed_inputs import faults_of_typed
+from leadhand.graphs.values import require_list
+from leadhand.models import patterns
+from leadhand.models.documents import Name, Seconds
+from leadhand.models.references import (
     BadReference,
     FlowReference,
     condition_of,
@@ -27,10 +31,6 @@ from leadhand.contract.references import (
     texts_in,
     whole_in_flow,
 )
-from leadhand.flows.typed_inputs import faults_of_typed
-from leadhand.graphs.values import require_list
-from leadhand.models import patterns
-from leadhand.models.documents import Name, Seconds
 from leadhand.models.suggestions import listed
 from leadhand.models.tool_schemas import check_flow_tool_name
 

@@ -18,7 +18,6 @@ from pydantic import (
     model_validator,
 )
 
-from leadhand.contract.references import NAME_CHARACTERS, bound_references
 from leadhand.graphs.faults import GraphFault, GraphMalformed, check_error_name, faults_of
 from leadhand.graphs.values import require_list
 from leadhand.models import patterns
@@ -46,6 +45,7 @@ from leadhand.models.json_schema import (
     properties_of,
     schema_of,
 )
+from leadhand.models.references import NAME_CHARACTERS, bound_references
 from leadhand.models.session_environment import FIELDS, WithEnvironment
 from leadhand.models.suggestions import listed, nearest
 from leadhand.models.tool_schemas import check_graph_tool_name

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import JsonValue
 
-from leadhand.contract.references import (
+from leadhand.graphs.values import Held, value_at
+from leadhand.models.cycles import find_cycles, show_cycle
+from leadhand.models.references import (
     Reference,
     ReferenceFault,
     Target,
@@ -23,8 +25,6 @@ from leadhand.contract.references import (
     texts_in,
     whole,
 )
-from leadhand.graphs.values import Held, value_at
-from leadhand.models.cycles import find_cycles, show_cycle
 from leadhand.models.suggestions import listed, nearest
 from leadhand.models.tool_schemas import shape_of
 

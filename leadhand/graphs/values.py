@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pydantic import JsonValue
 
-from leadhand.contract.references import (
+from leadhand.models.references import (
     FlowReference,
     Reference,
     ReferenceFault,
@@ -41,7 +41,7 @@ def value_at(
 
     The default replaces a missing value, null, and the value of a step that failed.
 
-    >>> from leadhand.contract.references import target_of
+    >>> from leadhand.models.references import target_of
     >>> title = parse('${paper.title ?? "none"}')[0]
     >>> target = target_of(title, {"paper"})
     >>> [value_at(title, target, Held(value)) for value in ({"title": "A"}, {"title": None}, {})]

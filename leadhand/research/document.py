@@ -12,7 +12,8 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol, cast
 
-from leadhand.contract.references import (
+from leadhand.models.cycles import find_blocked
+from leadhand.models.references import (
     Default,
     Part,
     Reference,
@@ -29,7 +30,6 @@ from leadhand.contract.references import (
     whole,
     written,
 )
-from leadhand.models.cycles import find_blocked
 from leadhand.models.tool_schemas import LOCAL_PREFIX
 from leadhand.research.models import (
     AgentConfig,

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadhand.contract.references import (
+from leadhand.graphs.values import FILLED_CHARACTERS, Held, fill, look_up, value_at
+from leadhand.models.references import (
     Default,
     Part,
     Reference,
@@ -26,7 +27,6 @@ from leadhand.contract.references import (
     whole,
     written,
 )
-from leadhand.graphs.values import FILLED_CHARACTERS, Held, fill, look_up, value_at
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
 KEYS = st.lists(NAMES | st.integers(0, 999), max_size=4)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from app.compiler import compile_document
 from app.core.program import ITEMS, Program, Step, transitive_needs
 from app.errors import InvalidDocument
-from leadhand.contract.references import step_reference
 from leadhand.graphs.documents import GraphDocument
+from leadhand.models.references import step_reference
 
 NAMES = st.text(min_size=1, max_size=30).filter(
     lambda name: name.strip() == name and "\0" not in name
