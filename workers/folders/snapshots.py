@@ -33,7 +33,13 @@ from workers.folders.private_repository import (
     make_repository,
 )
 from workers.processes import environment
-from workers.processes.nested_repositories import BY_PRODUCTS, is_by_product, nested_in, open_nested
+from workers.processes.nested_repositories import (
+    BY_PRODUCTS,
+    is_by_product,
+    nested_in,
+    open_nested,
+    submodules_in,
+)
 from workers.processes.user_folders import claim_session_folder
 
 #: The timeout of a snapshot or diff, in seconds.
@@ -318,7 +324,7 @@ class Worktree:
         (repository.home / "index.lock").unlink(missing_ok=True)  # its holder was killed
         self._prepare_index(repository)
         if self.is_own or not repository.is_in_repository:
-            self._note_nested(open_nested(self._raw, self.folder))
+            self._note_nested(open_nested(self._raw, self.folder, self._submodules()))
         self._add_all(repository)
         self._store_converted(repository)
         prefix = repository.prefix
@@ -334,6 +340,15 @@ class Worktree:
     def _nested(self) -> Path:
         """The file with the names of the repositories whose files the snapshots have."""
         return self.shelf / "nested"
+
+    def _submodules(self) -> frozenset[str]:
+        """The submodules from before the first doer, noted at the first snapshot."""
+        noted = self.shelf / "submodules"
+        if not noted.exists():
+            draft = noted.with_suffix(".new")
+            draft.write_bytes(os.fsencode("\0".join(submodules_in(self._raw))))
+            draft.replace(noted)
+        return frozenset(os.fsdecode(noted.read_bytes()).split("\0"))
 
     def _note_nested(self, names: list[str]) -> None:
         if names:

@@ -2,13 +2,14 @@
 
 Git records of such a repository its commit only, which no other repository has, and takes none
 without a commit. But it takes the files of a folder of which its index has a file already.
-Submodules, which `.gitmodules` names, are left to git.
+Submodules, which `.gitmodules` names, are left to git: those from before the first doer, as a doer
+could name its own repository there, whose files nothing would see then.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
@@ -27,13 +28,13 @@ BY_PRODUCTS = (
 )  # fmt: skip
 
 
-def open_nested(run: Run, folder: Path) -> list[str]:
+def open_nested(run: Run, folder: Path, submodules: Collection[str]) -> list[str]:
     """Prepares an index so that `git add --all` takes the files of nested repositories.
 
-    Returns the names of these from the top of the worktree; a later call finds only further ones.
+    Submodules are by their paths from the folder. Returns the names of the others from the top of
+    the worktree; a later call finds only further ones.
     """
-    prefix, top = run("rev-parse", "--show-prefix", "--show-toplevel").split("\n")[:2]
-    submodules = _submodules(Path(top), prefix)
+    prefix = run("rev-parse", "--show-prefix").split("\n")[0]
     found: list[str] = []
     for _ in range(_DEPTH):
         links = [one for one in _links(run) if one not in submodules and _is_filled(folder / one)]
@@ -50,10 +51,11 @@ def open_nested(run: Run, folder: Path) -> list[str]:
     return [f"{prefix}{one}" for one in found]
 
 
-def _submodules(top: Path, prefix: str) -> frozenset[str]:
-    """The submodules of a repository, by their path from the folder within it."""
+def submodules_in(run: Run) -> frozenset[str]:
+    """The submodules that `.gitmodules` names now, by their paths from the folder."""
+    prefix, top = run("rev-parse", "--show-prefix", "--show-toplevel").split("\n")[:2]
     try:
-        text = (top / ".gitmodules").read_text(errors="surrogateescape")
+        text = (Path(top) / ".gitmodules").read_text(errors="surrogateescape")
     except OSError:
         return frozenset()
     paths: Iterable[str] = _SUBMODULE.findall(text)

@@ -272,11 +272,13 @@ new without
 new with/within
 new linked; (cd linked; git add file; git -c user.name=a -c user.email=a@b commit -qm 1)
 git add linked; git -c user.name=a -c user.email=a@b commit -qm link
+new hidden; (cd hidden; git add file; git -c user.name=a -c user.email=a@b commit -qm 1)
+printf '[submodule "hidden"]\n\tpath = hidden\n\turl = ./hidden\n' > .gitmodules
 """
 
 
 def test_repository_that_the_doer_makes_arrives_as_files(repo: Repository) -> None:
-    names = ["with", "without", "with/within", "linked"]
+    names = ["with", "without", "with/within", "linked", "hidden"]
     clean = {"command": "test -e without/file && test -e with/within/file", "clean": True}
     beside = {"name": "made", "command": "test -e without/file; rm with/file"}
     session = repo.spawn(NESTS, beside, clean)
