@@ -104,6 +104,7 @@ def _without_what_varies(line: str) -> str:
     line = re.sub(r"^\[\d+:\d+\] ", "[TIME] ", line)
     line = re.sub(r"embedded-\d+/\d+", "WORKER", line)
     line = re.sub(r"\b[0-9a-f]{8}\b", "ID", line)
+    line = re.sub(r"; left out: .*", "", line)  # bytecode, where Python writes it
     line = re.sub(r"\d{4}-\d\d-\d\dT[\d:.+]+", "DATE", line)
     line = re.sub(r"\b\d+ (?:s|min) ago", "AGE", line)
     line = re.sub(r"  \[\d+ %.* left\]$", "", line)  # the share of the work, and the estimated rest

@@ -8,7 +8,6 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -311,8 +310,14 @@ class Attempts:
             return self._settler.refuse(lease, str(error))
         if work is None:
             return None
-        with _umask(work.environment.umask):
+        # A process carries out one attempt at a time. Files of the worker's own name their modes.
+        umask = work.environment.umask
+        before = None if umask is None else os.umask(umask)
+        try:
             return self._carry_out_here(work, lease, take, asked, is_abreast=abreast is not None)
+        finally:
+            if before is not None:
+                os.umask(before)
 
     def _carry_out_here(
         self, work: Work, lease: Lease, take: int, asked: _Asked | None, *, is_abreast: bool
@@ -524,22 +529,6 @@ class Attempts:
         (agents, shelf), given = self._registry_of(work), work.environment
         names = agents.secret_names | shelf.book.secret_names
         return secrets_held(names, given, self._inherited) | secrets_passed(given)
-
-
-@contextmanager
-def _umask(umask: int | None) -> Iterator[None]:
-    """Gives this process the umask of a session; None leaves it as it is.
-
-    A process carries out one attempt at a time. Files of the worker's own name their modes.
-    """
-    if umask is None:
-        yield
-        return
-    before = os.umask(umask)
-    try:
-        yield
-    finally:
-        os.umask(before)
 
 
 def _refused(work: Work, look: Looked | None) -> Outcome | None:
