@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import count
+from itertools import count, islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -311,13 +311,14 @@ class Attempts:
         if work is None:
             return None
         # A process carries out one attempt at a time. Files of the worker's own name their modes.
-        umask = work.environment.umask
-        before = None if umask is None else os.umask(umask)
+        umask = work.environment.umask if work.environment.shell else None
+        if umask is None:
+            return self._carry_out_here(work, lease, take, asked, is_abreast=abreast is not None)
+        before = os.umask(umask)
         try:
             return self._carry_out_here(work, lease, take, asked, is_abreast=abreast is not None)
         finally:
-            if before is not None:
-                os.umask(before)
+            os.umask(before)
 
     def _carry_out_here(
         self, work: Work, lease: Lease, take: int, asked: _Asked | None, *, is_abreast: bool
@@ -340,7 +341,7 @@ class Attempts:
         if _was_ended(outcome, lease):
             seen = look or self._look_at_stopped_check(work)
             return self._settler.hand_back(lease, outcome.usage, seen, owner=work.owner)
-        nonces = [next(self._nonces) for _ in range(take)]
+        nonces = list(islice(self._nonces, take))
         if is_abreast:
             return Held(lease, work, outcome, nonces)
         return self._settler.settle(Held(lease, work, outcome, nonces), look)
