@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, cast
 
-from redis import Redis
-
 from app.core.addresses import SessionRef
-from app.store.keys import Keys
+from app.store.errors import StorePart
 
 #: Before the first part of an attempt.
 BEGINNING = "0-0"
 
 
-class ArtifactReads:
+class ArtifactReads(StorePart):
     """The hash `artifacts` of a session has ``address|name`` -> artifact (JSON), and its digests.
 
     The sorted set `artifacts` has ``digest|session|root``. It may name deleted sessions: the sweep
     of artifacts removes those lines.
     """
-
-    def __init__(
-        self, redis: Redis, keys: Keys, away: Callable[[], AbstractContextManager[None]]
-    ) -> None:
-        self._redis = redis
-        self._keys = keys
-        self._away = away
 
     def listed(self, ref: SessionRef) -> dict[str, str]:
         """Read which artifacts a session's steps refer to (JSON), by ``step address|name``."""
@@ -92,15 +82,8 @@ class StoredPart(NamedTuple):
         return int(self.id.partition("-")[0])
 
 
-class OutputReads:
+class OutputReads(StorePart):
     """The rings of one store, each named ``address#fence``."""
-
-    def __init__(
-        self, redis: Redis, keys: Keys, away: Callable[[], AbstractContextManager[None]]
-    ) -> None:
-        self._redis = redis
-        self._keys = keys
-        self._away = away
 
     def attempts(self, ref: SessionRef) -> list[tuple[str, int]]:
         """Read which attempts have stored output, with the time of its last part; oldest first."""

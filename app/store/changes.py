@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, cast
 
 from redis import Redis
 from redis.exceptions import WatchError
 
 from app.core.addresses import SessionRef
+from app.store.errors import Away, StorePart
 from app.store.keys import Keys
 from leadhand.models.views.explain import ChangeView
 from leadhand.models.views.step import Event
@@ -50,15 +50,11 @@ class Called(NamedTuple):
     session: str
 
 
-class ChangeReads:
+class ChangeReads(StorePart):
     """Reads `changes` and `attention`."""
 
-    def __init__(
-        self, redis: Redis, keys: Keys, away: Callable[[], AbstractContextManager[None]]
-    ) -> None:
-        self._redis = redis
-        self._away = away
-        self._keys = keys
+    def __init__(self, redis: Redis, keys: Keys, away: Away) -> None:
+        super().__init__(redis, keys, away)
         self._stream = keys.everywhere("changes")
         self._attention = keys.everywhere("attention")
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
 from typing import NamedTuple, cast
 
 from redis import Redis
 
 from app.core.addresses import SessionRef
+from app.store.errors import Away, StorePart
 from app.store.keys import Keys
 
 #: Records of one batch.
@@ -30,15 +30,11 @@ class Copied(NamedTuple):
     cost_micros: int
 
 
-class Copies:
+class Copies(StorePart):
     """Copies in batches. A copy expires unless its session is created."""
 
-    def __init__(
-        self, redis: Redis, keys: Keys, away: Callable[[], AbstractContextManager[None]]
-    ) -> None:
-        self._redis = redis
-        self._keys = keys
-        self._away = away
+    def __init__(self, redis: Redis, keys: Keys, away: Away) -> None:
+        super().__init__(redis, keys, away)
         self._cost_micros = 0
 
     def copy(self, source: SessionRef, target: SessionRef) -> Copied:

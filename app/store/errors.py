@@ -1,4 +1,4 @@
-"""Translates errors of Redis and redis-py to the store's errors."""
+"""Translates errors of Redis and redis-py to the store's errors, for each part of the store."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TypeVar
 
-from redis import exceptions
+from redis import Redis, exceptions
 
 from app.errors import ProgramStale
+from app.store.keys import Keys
 from leadhand.errors import (
     KeyDamaged,
     LeadhandError,
@@ -49,6 +50,15 @@ _AWAY = (
     exceptions.ReadOnlyError,
     exceptions.MasterDownError,
 )
+
+
+class StorePart:
+    """A part of the store: it has the store's client and keys, and `away` translates errors."""
+
+    def __init__(self, redis: Redis, keys: Keys, away: Away) -> None:
+        self._redis = redis
+        self._keys = keys
+        self._away = away
 
 
 @contextmanager

@@ -14,8 +14,7 @@ from redis import Redis
 from redis.connection import ConnectionInterface
 from redis.exceptions import NoPermissionError, ResponseError
 
-from app.store.errors import Away, forbidden_command, lacks_rights
-from app.store.keys import Keys
+from app.store.errors import StorePart, forbidden_command, lacks_rights
 
 #: What the store sends, each on a key that holds a text; `tests/deploy` compares it with what a
 #: server counted.
@@ -59,13 +58,8 @@ class Examined(NamedTuple):
     warnings: tuple[str, ...] = ()
 
 
-class Examination:
+class Examination(StorePart):
     """Examines the Redis of a store or of a broker; its client uses the protocol RESP2."""
-
-    def __init__(self, redis: Redis, keys: Keys, away: Away) -> None:
-        self._redis = redis
-        self._keys = keys
-        self._away = away
 
     def state(self, *, scans: bool) -> Examined:
         """Examine the Redis of the state; `scans` is for the user of an API. Raises StoreAway."""

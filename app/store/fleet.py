@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Literal, NamedTuple, cast
-
-from redis import Redis
 
 from app.core.addresses import SessionRef, path_of
 from app.core.environment import Definitions, parse_definitions
 from app.core.folders import folders_above, is_folder, prefix_below
-from app.store.errors import readable_replies
-from app.store.keys import Keys
+from app.store.errors import StorePart, readable_replies
 
 #: Maximum lines that are read per overlapping folder.
 SHOWN = 20
@@ -23,15 +19,8 @@ ASKED_S = 900
 Kind = Literal["zset", "hash", "set"]
 
 
-class FleetRecords:
+class FleetRecords(StorePart):
     """Reads and writes the fleet-wide records."""
-
-    def __init__(
-        self, redis: Redis, keys: Keys, away: Callable[[], AbstractContextManager[None]]
-    ) -> None:
-        self._redis = redis
-        self._keys = keys
-        self._away = away
 
     def publish_inventory(self, name: str, inventory: str) -> None:
         """Store a worker's inventory (what it offers) under its name, replacing the last one."""
@@ -184,15 +173,8 @@ class OverdueCount(NamedTuple):
     oldest_ms: float | None
 
 
-class OverviewReads:
+class OverviewReads(StorePart):
     """Reads with few round trips and bounded batches."""
-
-    def __init__(
-        self, redis: Redis, keys: Keys, away: Callable[[], AbstractContextManager[None]]
-    ) -> None:
-        self._redis = redis
-        self._keys = keys
-        self._away = away
 
     def next(self, part: str, limit: int) -> list[StoredStep]:
         """Read the first steps, with record and route, in the sorted set `leases` or `ready`.
@@ -282,15 +264,8 @@ class OverviewReads:
             ]
 
 
-class StatisticsReads:
+class StatisticsReads(StorePart):
     """Reads whole days, each as it was at one moment."""
-
-    def __init__(
-        self, redis: Redis, keys: Keys, away: Callable[[], AbstractContextManager[None]]
-    ) -> None:
-        self._redis = redis
-        self._keys = keys
-        self._away = away
 
     def days(self, days: Iterable[int]) -> dict[int, dict[str, str]]:
         """Read the counters of statistics of these days, by day (number of days since 1970)."""
@@ -310,15 +285,8 @@ class Asked(NamedTuple):
     asked_ms: int
 
 
-class DefinitionStore:
+class DefinitionStore(StorePart):
     """Reads and writes questions about definitions, and the reports of workers."""
-
-    def __init__(
-        self, redis: Redis, keys: Keys, away: Callable[[], AbstractContextManager[None]]
-    ) -> None:
-        self._redis = redis
-        self._keys = keys
-        self._away = away
 
     def ask(self, definitions: Definitions, *, place: str, now_ms: int) -> dict[str, str]:
         """Ask a place's workers to report on definitions; returns reports so far, by worker."""
@@ -359,15 +327,8 @@ def _asked(text: str) -> Asked:
     return Asked(parse_definitions(fields["text"]), fields["place"], fields["asked_ms"])
 
 
-class KeyScanner:
+class KeyScanner(StorePart):
     """Reads with SCAN and its variants: at most one batch in memory, without blocking Redis."""
-
-    def __init__(
-        self, redis: Redis, keys: Keys, away: Callable[[], AbstractContextManager[None]]
-    ) -> None:
-        self._redis = redis
-        self._keys = keys
-        self._away = away
 
     def scan(self, cursor: int, count: int) -> tuple[int, list[str]]:
         """Return a batch of the store's keys and the next cursor, which is 0 at the end."""

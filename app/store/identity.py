@@ -11,7 +11,7 @@ import secrets
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, Protocol, cast
 from urllib.parse import urlsplit
@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 from redis import Redis
 
 from app.settings import Settings
+from app.store.errors import Away
 from app.store.keys import Keys
 from app.store.script_runner import Scripts, decoded_map, ms_of_time
 from leadhand.errors import SchemaDiffers, SettingInvalid, StoreState
@@ -74,7 +75,7 @@ class IdentityStore:
         redis: Redis,
         scripts: Scripts,
         keys: Keys,
-        away: Callable[[], AbstractContextManager[None]],
+        away: Away,
         clock: Callable[[], int] | None,
     ) -> None:
         self._redis = redis

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from itertools import islice
 from typing import NamedTuple, cast, get_args
 
@@ -17,6 +16,7 @@ from redis.client import Pipeline
 
 from app.core.addresses import SessionRef
 from app.core.records import StepRecord, TurnRecord
+from app.store.errors import Away, StorePart
 from app.store.keys import Keys
 from app.store.script_runner import Scripts, decoded_map, ms_of_time
 from leadhand.contract.sessions import SessionKind
@@ -77,7 +77,7 @@ class SessionReads:
         self,
         scripts: Scripts,
         keys: Keys,
-        away: Callable[[], AbstractContextManager[None]],
+        away: Away,
         clock: Callable[[], int] | None,
     ) -> None:
         self._scripts = scripts
@@ -300,15 +300,11 @@ def folder_fact(path: str) -> str | None:
     return hashlib.sha1(path.encode(), usedforsecurity=False).hexdigest()[:16]
 
 
-class SessionIndex:
+class SessionIndex(StorePart):
     """Reads the indexes of one store."""
 
-    def __init__(
-        self, redis: Redis, keys: Keys, away: Callable[[], AbstractContextManager[None]]
-    ) -> None:
-        self._redis = redis
-        self._keys = keys
-        self._away = away
+    def __init__(self, redis: Redis, keys: Keys, away: Away) -> None:
+        super().__init__(redis, keys, away)
         self._facts = keys.everywhere("facts")
         self._sessions = keys.everywhere("sessions")
 

@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from typing import cast
 
-from redis import Redis
-
-from app.store.keys import Keys
+from app.store.errors import StorePart
 
 
-class StackReads:
+class StackReads(StorePart):
     """Each read sees a workflow session as it was at one moment."""
-
-    def __init__(
-        self, redis: Redis, keys: Keys, away: Callable[[], AbstractContextManager[None]]
-    ) -> None:
-        self._redis = redis
-        self._keys = keys
-        self._away = away
 
     def workflow(self, workflow: str) -> dict[str, str]:
         """Read the record of a workflow session; empty if there is none."""

@@ -459,7 +459,7 @@ class Store:
 
     def session_index(self) -> SessionIndex:
         """Return the object that reads the indexes of sessions."""
-        return SessionIndex(self._redis, self.keys, self._translate_errors)
+        return self.part(SessionIndex)
 
     def session_reads(self) -> SessionReads:
         """Return the object that reads what views of sessions show."""
@@ -467,7 +467,7 @@ class Store:
 
     def fleet(self) -> FleetRecords:
         """Return the object that reads and writes records of workers, locks and limits."""
-        return FleetRecords(self._redis, self.keys, self._translate_errors)
+        return self.part(FleetRecords)
 
     def identity(self) -> IdentityStore:
         """Return the object that reads and writes the identity of this store."""
@@ -476,7 +476,7 @@ class Store:
 
     def tokens(self) -> TokenStore:
         """Return the object that reads and writes the records of API tokens."""
-        return TokenStore(self._redis, self.keys, self._translate_errors)
+        return self.part(TokenStore)
 
     def part(self, kind: Callable[[Redis, Keys, Away], P]) -> P:
         """Create an object of this class with the store's Redis client and keys."""
@@ -484,23 +484,23 @@ class Store:
 
     def outputs(self) -> OutputReads:
         """Return the object that reads live output."""
-        return OutputReads(self._redis, self.keys, self._translate_errors)
+        return self.part(OutputReads)
 
     def artifacts(self) -> ArtifactReads:
         """Return the object that reads references to artifacts."""
-        return ArtifactReads(self._redis, self.keys, self._translate_errors)
+        return self.part(ArtifactReads)
 
     def copies(self) -> Copies:
         """Return the object that copies the records of sessions."""
-        return Copies(self._redis, self.keys, self._translate_errors)
+        return self.part(Copies)
 
     def overview(self) -> OverviewReads:
         """Return the object that reads the fleet overview."""
-        return OverviewReads(self._redis, self.keys, self._translate_errors)
+        return self.part(OverviewReads)
 
     def key_scanner(self) -> KeyScanner:
         """Return the object that scans all keys, for the audit."""
-        return KeyScanner(self._redis, self.keys, self._translate_errors)
+        return self.part(KeyScanner)
 
     def now_ms(self) -> int:
         """Read the time of the Redis server, which all stored times use."""

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Mapping
 from typing import cast
 
-from redis import Redis
-
-from app.store.keys import Keys
+from app.store.errors import StorePart
 
 #: How long an Idempotency-Key is stored.
 KEY_S = 7 * 24 * 3600
@@ -16,15 +13,8 @@ KEY_S = 7 * 24 * 3600
 VIEWS_S, VIEWS = 400 * 24 * 3600, 50
 
 
-class TokenStore:
+class TokenStore(StorePart):
     """Reads and writes token records; they are in one hash, so that a deletion leaves nothing."""
-
-    def __init__(
-        self, redis: Redis, keys: Keys, away: Callable[[], AbstractContextManager[None]]
-    ) -> None:
-        self._redis = redis
-        self._keys = keys
-        self._away = away
 
     def put(self, token: str, text: str) -> None:
         """Store the record of an API token under its id, replacing any earlier one."""
@@ -86,15 +76,8 @@ class TokenStore:
         return {"sessions": int(live)} | {name: int(count) for name, count in found.items()}
 
 
-class BrowserStore:
+class BrowserStore(StorePart):
     """Reads and writes records with a time to live; Redis deletes those that are over."""
-
-    def __init__(
-        self, redis: Redis, keys: Keys, away: Callable[[], AbstractContextManager[None]]
-    ) -> None:
-        self._redis = redis
-        self._keys = keys
-        self._away = away
 
     def put_link(self, mark: str, text: str, *, ttl_s: int) -> None:
         """Store a sign-in link for the dashboard, which expires after `ttl_s`."""
