@@ -48,8 +48,6 @@ from leadhand.models.session_environment import FIELDS, check_values
 from leadhand.models.views.fleet import WorkerView
 from leadhand.models.views.shared import FlowCheckView, FlowFaultView
 
-#: Statuses of sessions that cannot be resumed.
-_FINAL = (SessionStatus.COMPLETED, SessionStatus.EXITED, SessionStatus.ABORTED)
 _Part = TypeVar("_Part", bound=BaseModel)
 #: The number of programs that a process keeps, and the size (characters of JSON) of the largest
 #: document whose program is kept.
@@ -213,7 +211,7 @@ class Environments:
 
     def _of_parent(self, parent: SessionRef) -> SessionEnvironment:
         fields = self._store.values(parent, "session", ["environment", "status"])
-        if fields.get("status") in _FINAL:  # nothing starts below it, and its environment is gone
+        if fields.get("status") in FINAL:  # nothing starts below it, and its environment is gone
             return SessionEnvironment()
         try:
             return self._registry.environment(parent, fields.get("environment", ""))

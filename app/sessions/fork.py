@@ -18,7 +18,7 @@ from app.core.outcomes import MICROS
 from app.core.program import Action, Program
 from app.core.records import NewSession, Reply
 from app.core.routing import Join, stored_program
-from app.core.states import SessionStatus
+from app.core.states import AT_WORK
 from app.errors import InvalidDocument, PositionRefused, SpecForeign
 from app.fleet.admission import AgentsThere
 from app.fleet.overview import Fleet
@@ -57,13 +57,6 @@ from leadhand.errors import ControlRefused, IdempotencyConflict, SessionUnknown
 from leadhand.flows.documents import AnyDocument
 
 VERB = "fork"
-#: In these a session changes by itself.
-_AT_WORK = (
-    SessionStatus.ACTIVE,
-    SessionStatus.STOPPING,
-    SessionStatus.EXITING,
-    SessionStatus.ABORTING,
-)
 RERUN_VERB = "rerun"
 
 
@@ -354,7 +347,7 @@ class Forks:
     def _origin(self, ref: SessionRef, fields: Mapping[str, str]) -> dict[str, JsonValue]:
         """The session as it was planned for; while it works, it may change."""
         origin: dict[str, JsonValue] = {"base": self._store.keys.base(ref)}
-        if fields["status"] not in _AT_WORK and "updated" in fields:
+        if fields["status"] not in AT_WORK and "updated" in fields:
             origin["updated"] = fields["updated"]
         return origin
 

@@ -338,6 +338,6 @@ class Retry:
 
 
 def _hint(session: str, status: str) -> str:
-    if status in (SessionStatus.COMPLETED, SessionStatus.EXITED, SessionStatus.ABORTED):
+    if status in FINAL:
         return f"it has ended for good; fork it: leadhand fork {session} --after STEP"
     return f"stop it first: leadhand stop {session}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import get_args
 
 from app.errors import InvalidDocument
 from app.security.api_tokens import Owner, Tokens
@@ -15,9 +14,6 @@ from app.store.store import Store
 from leadhand.contract.submissions import ParentEnd
 from leadhand.flows.documents import AnyDocument, FlowRun
 from leadhand.models.views.fleet import WorkerView
-
-#: What becomes of a child once the session or the attempt that started it ends.
-PARENT_ENDS: tuple[str, ...] = get_args(ParentEnd)
 
 
 class Spawner:
