@@ -49,6 +49,11 @@ def block_of(address: str) -> str:
     return address.rpartition("/")[0]
 
 
+def within(block: str, name: str) -> str:
+    """Returns the address of a node, `block/name`; the name alone in the outermost block ('')."""
+    return f"{block}/{name}" if block else name
+
+
 @lru_cache(maxsize=_KEPT)
 def turn_of(block: str) -> str:
     """Strips the last iteration number from a block's address: `loop~1[3]` becomes `loop~1`.

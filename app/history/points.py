@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, NoReturn, Protocol
 
-from app.core.addresses import path_of
+from app.core.addresses import path_of, within
 from app.core.outcomes import Thread
 from app.core.program import Loop, Node, Program, Step, graph_steps, items_maker
 from app.core.records import Origin, StepRecord, TurnRecord
@@ -140,11 +140,6 @@ class Position(NamedTuple):
     def block(self) -> str:
         """Return the address of the innermost loop iteration around the position, '' for none."""
         return self.around[-1].block if self.around else ""
-
-
-def within(block: str, name: str) -> str:
-    """Returns the address of a node, `block/name`; the name alone in the outermost block ('')."""
-    return f"{block}/{name}" if block else name
 
 
 def home(known: Known, block: str, name: str) -> str:

@@ -8,7 +8,7 @@ from functools import cache
 
 from pydantic import JsonValue
 
-from app.core.addresses import SessionRef, block_of, iteration_in, path_of, turn_of
+from app.core.addresses import SessionRef, block_of, iteration_in, path_of, turn_of, within
 from app.core.outcomes import Thread
 from app.core.program import Loop, Program
 from app.core.records import Grant, Origin, StepRecord, TurnRecord
@@ -116,11 +116,6 @@ def _place(program: Program, grant: Grant, named: str) -> str:
         if not block:
             raise ReferenceUnresolved("${" + named + "}", grant.address)
         block = block_of(turn_of(block))
-
-
-def within(block: str, name: str) -> str:
-    """Returns the address of a node, `block/name`; the name alone in the outermost block ('')."""
-    return f"{block}/{name}" if block else name
 
 
 def newest_run(program: Program, place: str, run: int) -> str:

@@ -11,11 +11,10 @@ from itertools import groupby
 from typing import NamedTuple
 
 from app.compiler.flow import compile_flow
-from app.core.addresses import SessionRef
+from app.core.addresses import SessionRef, within
 from app.core.program import Action, Loop, Node, Program, Step, needs_of, transitive_needs
 from app.core.records import StepRecord, TurnRecord
 from app.core.states import ENDED
-from app.history.points import within
 from app.redaction import without_keys
 from app.store.store import Store
 from leadhand.drawing import NESTED, Block, Drawn, Mark, layout_of, to_svg, to_text

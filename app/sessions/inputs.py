@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from pydantic import JsonValue
 
-from app.core.addresses import SessionRef, block_of, iteration_of, path_of, turn_of
+from app.core.addresses import SessionRef, block_of, iteration_of, path_of, turn_of, within
 from app.core.artifacts import ArtifactSource
 from app.core.program import Loop, Program, Step
 from app.core.records import Grant, TurnRecord
@@ -34,7 +34,6 @@ from app.history.records import (
     newest_run,
     places_of,
     result_of_turn,
-    within,
 )
 from app.history.values import FlowValues, load_value, newest_text
 from app.sessions.templates import fill_template

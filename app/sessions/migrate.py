@@ -9,7 +9,7 @@ from pydantic import JsonValue
 
 from app.compiler.folders import own_folder_of
 from app.compiler.subflows import types_in
-from app.core.addresses import SessionRef, block_of, path_of
+from app.core.addresses import SessionRef, block_of, path_of, within
 from app.core.program import Loop, Node, Program, Step, needs_of, sinks_of
 from app.core.records import TurnRecord
 from app.core.states import Seen, SessionStatus
@@ -137,7 +137,7 @@ def explain_misfit(
         for node in was:
             counts = node.id in kept or node.id == entered
             if counts or (not after and _holds_finished_work(known, node, block)):
-                why = _misfit(node, was, now, f"{path}/{node.id}" if path else node.id)
+                why = _misfit(node, was, now, within(path, node.id))
                 if why is not None:
                     return why
     return None

@@ -13,7 +13,7 @@ from functools import reduce
 from typing import NamedTuple
 
 from app.core import routing
-from app.core.addresses import block_of, path_of
+from app.core.addresses import block_of, path_of, within
 from app.core.outcomes import Thread
 from app.core.program import (
     Action,
@@ -42,7 +42,6 @@ from app.history.points import (
     newest,
     position_of,
     refuse,
-    within,
 )
 from app.sessions.rewind import KeptItems, Level, Rewind
 from leadhand.models.verdicts import ReasonCode

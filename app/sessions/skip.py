@@ -10,12 +10,12 @@ from pydantic import JsonValue
 
 from app.compiler.plan import EXECUTE
 from app.core import routing
-from app.core.addresses import SessionRef, block_of, path_of
+from app.core.addresses import SessionRef, block_of, path_of, within
 from app.core.program import Action, Loop, Node, Program
 from app.core.routing import step_is_done, turn_is_done
 from app.core.states import FINAL, Seen, SessionStatus
 from app.errors import PositionRefused
-from app.history.points import Item, address_of, item_of, newest_position, nodes_of_step, within
+from app.history.points import Item, address_of, item_of, newest_position, nodes_of_step
 from app.history.records import Snapshot
 from app.security.signatures import Caller
 from app.sessions.control import PLANS, SessionControl
