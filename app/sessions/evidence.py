@@ -44,7 +44,6 @@ _ORDER: tuple[NoDiffsWhy, ...] = (
 _VERBS = {"stopping": "stop", "exiting": "exit", "aborting": "abort"}
 #: The events that end an attempt.
 _ENDS = ("released", "settled", "cancelled", "expired", "retried", "parked")
-_MANY = 1000
 
 
 def evidence_of(result: ResultView) -> Evidence | None:
@@ -241,7 +240,7 @@ class Receipts:
         if ref is None or "status" not in fields:
             raise SessionUnknown(session)
         status = fields["status"]
-        control = _last_control(self._events(ref), since_ms=0)
+        control = _last_control(self._store.all_events(ref), since_ms=0)
         if control is None:
             return ReceiptView(session=session, status=status)
         return ReceiptView(
@@ -253,7 +252,9 @@ class Receipts:
             items=[
                 one
                 for below in self._tree(ref)
-                for one in affected_attempts(below.id, self._events(below), since_ms=control.at_ms)
+                for one in affected_attempts(
+                    below.id, self._store.all_events(below), since_ms=control.at_ms
+                )
             ],
         )
 
@@ -261,15 +262,6 @@ class Receipts:
         yield ref
         for child in sorted(self._store.children(ref)):
             yield from self._tree(SessionRef(child, ref.root))
-
-    def _events(self, ref: SessionRef) -> list[Event]:
-        found: list[Event] = []
-        while True:
-            after = found[-1].id if found else "0-0"
-            more = self._store.events({ref: after}, limit=_MANY, block_ms=0).get(ref, [])
-            found += more
-            if len(more) < _MANY:
-                return found
 
 
 def affected_attempts(session: str, events: Sequence[Event], *, since_ms: int) -> Iterator[Met]:

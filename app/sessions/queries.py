@@ -260,7 +260,7 @@ class Queries:
                 LedgerEntry.model_validate_json(text)
                 for text in self._store.lines(ref, "ledger", 0, -1)
             ],
-            events=self._all_events(ref),
+            events=self._store.all_events(ref),
             transcript=list(self._whole_transcript(session)),
             differences=self._all_differences(session),
             inbox=[message_view(message) for message in read_messages(self._store, ref)],
@@ -376,15 +376,6 @@ class Queries:
             page = self.steps(session, limit=_MANY, cursor=page.next)
             found += page.items
         return found
-
-    def _all_events(self, ref: SessionRef) -> list[Event]:
-        found: list[Event] = []
-        while True:
-            after = found[-1].id if found else "0-0"
-            more = self._store.events({ref: after}, limit=_MANY, block_ms=0).get(ref, [])
-            found += more
-            if len(more) < _MANY:
-                return found
 
     def _newest_turns(self, ref: SessionRef, program: Program) -> dict[str, TurnRecord]:
         """The newest run of each opened outermost turn, by node; '' is the root."""

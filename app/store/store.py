@@ -17,7 +17,7 @@ from redis.retry import Retry
 from app.core.addresses import SessionRef
 from app.core.records import NewSession, Reply, StepRecord, StoredProgram, TurnRecord
 from app.store.artifacts import ArtifactReads, OutputReads
-from app.store.changes import read_event, stream_entries
+from app.store.changes import NONE, read_event, stream_entries
 from app.store.copies import Copies
 from app.store.errors import Away, readable_replies, translate_errors
 from app.store.fleet import FleetRecords, KeyScanner, OverviewReads
@@ -36,6 +36,8 @@ P = TypeVar("P")
 V = TypeVar("V")
 #: The number of programs that a process remembers as stored.
 KNOWN = 1024
+#: Events of a session that are read at once, where all are read.
+EVENTS = 1000
 #: Maximum connections of a client. Each thread takes one for reads and one for transitions;
 #: redis-py's default of 100 is too low for a large API.
 CONNECTIONS = 10_000
@@ -421,6 +423,16 @@ class Store:
             by_key[str(key)]: [read_event(entry) for entry in stream_entries(entries)]
             for key, entries in pairs
         }
+
+    def all_events(self, ref: SessionRef) -> list[Event]:
+        """Read all stored events of a session, in order."""
+        found: list[Event] = []
+        while True:
+            after = found[-1].id if found else NONE
+            more = self.events({ref: after}, limit=EVENTS, block_ms=0).get(ref, [])
+            found += more
+            if len(more) < EVENTS:
+                return found
 
     def fields_of(
         self, sessions: Sequence[str], damaged: list[str] | None = None
