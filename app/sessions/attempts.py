@@ -114,9 +114,6 @@ class _Around(NamedTuple):
     is_beside: bool = False
 
 
-_ALONE = _Around(None)
-
-
 class FolderState(NamedTuple):
     """The recorded states of a working folder."""
 
@@ -206,8 +203,6 @@ class Attempts:
         A session that a body starts has its folder as a user's: the body may write meanwhile.
         """
         opening, cwd, is_beside = opening_inputs(program), facts.cwd, False
-        if opening is None and (cwd is None or facts.parent is None):
-            return _ALONE
         while opening is None and cwd is not None and facts.parent is not None:
             above, at = SessionRef(facts.parent, ref.root), facts.parent_step
             try:
