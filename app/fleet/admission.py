@@ -378,8 +378,7 @@ class AgentsThere:
             known = ", ".join(sorted(self._known)) or "none"
             hint = f"no worker knows this agent; known: {known}. Add it to agents.toml"
             raise InvalidDocument(field, name, "; ".join([hint, *self._broken_files()]))
-        here = self._reports_of(name)
-        usable = [agent for agent in here if agent.why_not is None]
+        here, usable = self._reports_of(name), self._usable(name)
         if here and not usable:
             raise InvalidDocument(field, name, f"it cannot be used: {here[0].why_not}")
         if model is not None and usable and not any(agent.takes_model for agent in usable):
@@ -393,18 +392,16 @@ class AgentsThere:
 
     def resumes_in_same_folder_only(self, name: str) -> bool:
         """Whether the agent can resume a conversation only in the folder where it began."""
-        return any(
-            agent.keeps_to_folder for agent in self._reports_of(name) if agent.why_not is None
-        )
+        return any(agent.keeps_to_folder for agent in self._usable(name))
 
     def can_resume(self, name: str) -> bool:
         """Whether any usable agent of this name resumes conversations; true if none is usable."""
-        here = [agent for agent in self._reports_of(name) if agent.why_not is None]
+        here = self._usable(name)
         return not here or any(agent.remembers for agent in here)
 
     def can_fork(self, name: str) -> bool:
         """Whether all usable agents of this name can copy a conversation; False without any."""
-        here = [agent for agent in self._reports_of(name) if agent.why_not is None]
+        here = self._usable(name)
         return bool(here) and all(agent.forks for agent in here)
 
     def any_stores_conversations(self, names: Collection[str]) -> bool:
@@ -421,6 +418,9 @@ class AgentsThere:
         """Errors of whole agents files, in which the agent may be defined."""
         faults = (fault for worker in self._workers for fault in worker.agents_faults)
         return list(dict.fromkeys(fault.text for fault in faults if fault.agent is None))
+
+    def _usable(self, name: str) -> list[AgentHere]:
+        return [agent for agent in self._reports_of(name) if agent.why_not is None]
 
     def _reports_of(self, name: str) -> list[AgentHere]:
         """Each worker's report on the agent; empty if all workers are too old to send reports."""
