@@ -4,95 +4,18 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pydantic import TypeAdapter
 
 from app.errors import InvalidDocument
-from app.sessions.fork import Wish
-from leadhand.flows.documents import AnyDocument
-from tests.engine.world import World
+from tests.engine.folders.sessions import DOER, Sessions
 from tests.unit.workers.folders.repositories import git, make_repository, user_state
 from workers.attempt import own_folder_step
-from workers.attempt.attempt import Attempts
-from workers.attempt.heartbeat import Heartbeats
 from workers.git.own_folders import Home
-from workers.registry.agents import AgentBook
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
-
-DOCUMENT: TypeAdapter[AnyDocument] = TypeAdapter(AnyDocument)
-#: Adds one file in each turn, and a line to another one.
-DOER = "n=$(ls | grep -c '^turn'); touch turn$n; echo $n >> log; rm -f two.txt; echo ok"
-ACCEPTS_THREE = "test -e turn2"
 IN_USERS_FOLDER = {"one.txt": "staged\n", "untracked": "mine\n", "sub/three.txt": "sub/three.txt\n"}
-
-
-class Sessions:
-    """Sessions of one worker, which makes their steps in this process."""
-
-    def __init__(self, url: str, folder: Path, copy_max: int = 1_000_000) -> None:
-        state, spill = folder / "state", str(folder / "spill")
-        self.world = World(
-            url, worktrees=state, spill=spill, copy_max=copy_max, tools=(folder / "tools",)
-        )
-        self.world.now = time.time_ns() // 1_000_000  # the time of files and attempts
-        self.engine = self.world.engine
-        self.attempts = Attempts(
-            self.engine,
-            worker="w",
-            agents=lambda: AgentBook.load([folder / "agents.toml"]),
-            heart=Heartbeats(self.engine),
-        )
-
-    def submit_document(self, given: object) -> str:
-        session = self.engine.submit.document(DOCUMENT.validate_python(given), free=True).session
-        return self.carry_out(session)
-
-    def submit(self, cwd: Path, **more: object) -> str:
-        given = {
-            "kind": "loop", "task": "t", "cwd": str(cwd), "doer": {"command": DOER},
-            "checkers": [ACCEPTS_THREE], "max_iterations": 4, **more,
-        }  # fmt: skip
-        return self.submit_document(given)
-
-    def fork(
-        self, session: str, after: str | None, *, last: str = "workspace", **more: bool
-    ) -> str:
-        """Fork a session and carry the fork out; the step `last` waits while there are others."""
-        self.world.hints.clear()
-        fork = self.engine.forks.fork(session, Wish(after, **more), free=True).session  # type: ignore[arg-type]
-        return self.carry_out(fork, last=last)
-
-    def carry_out(self, session: str, *, last: str = "") -> str:
-        while self.world.hints:
-            self.world.now = max(self.world.now + 1, time.time_ns() // 1_000_000)
-            self.world.hints.sort(key=lambda hint: hint[1] == last)
-            ref, address = self.world.hints.pop(0)
-            self.attempts.publish(ref, self.attempts(ref, address) or ())
-        return session
-
-    def warnings(self, session: str) -> list[str]:
-        return self.engine.queries.session(session).warnings
-
-    def status(self, session: str) -> str:
-        return str(self.engine.queries.session(session).status)
-
-    def reason(self, session: str) -> str:
-        return str(self.engine.queries.session(session).reason)
-
-    def folder(self, session: str) -> Path:
-        return Path(str(self.engine.queries.session(session).cwd))
-
-
-@pytest.fixture
-def sessions(store_url: str, tmp_path: Path) -> Iterator[Sessions]:
-    sessions = Sessions(store_url, tmp_path)
-    yield sessions
-    sessions.attempts.close()
 
 
 @pytest.fixture
