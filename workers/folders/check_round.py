@@ -65,49 +65,47 @@ class CheckRound:
 
     #: For the settle, as of a doer's look: no state is judged anew, and none came from outside.
     changed, work = False, None
-    may_be_stale = True
 
     def __init__(
         self,
         tree: Worktree,
-        work: str,
-        address: str,
+        recorded: str,
+        work: Work,
         *,
-        own: bool,
-        cwd: Path | None = None,
-        is_rechecked: bool = False,
         changed: Sequence[str] | None = None,
         ignored: Sequence[str] = (),
-        round_: str,
     ) -> None:
+        grant = work.grant
         self._tree = tree
-        #: The round that its notes are about, which are beside those of others, also of other
-        #: sessions in the folder.
-        self._round = round_
-        self._at = f"{self._round}|{address}"
+        #: The round and the step that its notes are about.
+        self._round, self._at = _round_of(work), _at(work)
         #: The working folder, which may be within that of the snapshots.
-        self._cwd = cwd or tree.folder
+        self._cwd = work.cwd or tree.folder
+        #: Whether it ends a round of checks, which it can have repeated.
+        self._is_judge = work.step.action is Action.JUDGE
         #: Whether the loop's run has had its recheck.
-        self._is_rechecked = is_rechecked
+        self._is_rechecked = grant.recheck > 0
         #: All files that the loop has changed, if they are known.
         self._changed = changed
         #: Those of them that the judgement depends on, and of the ones that git ignores.
         self._judging = judging_files([*(changed or ()), *ignored])
-        self._work = work
-        self._address = address
+        self._work = recorded
+        self._address = grant.address
         self._marker, self._stale = tree.shelf / _ROUND, tree.shelf / _STALE
         self._earlier = tree.shelf / _EARLIER
-        self._own = own
+        may_be_of_others = work.is_beside or (self._is_judge and grant.compare)
+        #: Whether what has changed is put back.
+        self._puts_back = tree.is_own and not may_be_of_others
         self.patch: str | None = None
         self.why_not: Literal["slow", "unreadable", "other_host"] | None = None
         self.put_back = False
         self._left = self._found()
         #: What git has of the worktree, and has changed: HEAD, its branch, the index.
-        self.moved = self._put_git_back() if own else []
-        self.files = tree.changed_names(work, self._left)
-        if self._left not in (None, work) and not self.files:
+        self.moved = self._put_git_back() if self._puts_back else []
+        self.files = tree.changed_names(recorded, self._left)
+        if self._left not in (None, recorded) and not self.files:
             self.why_not = "other_host"  # it has the snapshot of the work
-        if self.files and own:
+        if self.files and self._puts_back:
             self._put_back()
 
     def digest(self) -> str | None:
@@ -189,7 +187,7 @@ class CheckRound:
         """The outcome of a judge whose checkers may have seen another state than there is now."""
         code = outcome.reason.code if outcome.reason is not None else None
         is_judged = outcome.verdict is not None and code not in _NOT_CHECKED
-        if not (self.files and is_judged and self.may_be_stale) or self.put_back:
+        if not (self.files and is_judged and self._is_judge) or self.put_back:
             return outcome
         listed = list_first(names, SHOWN, of=len(self.files))
         if self._is_rechecked and self._is_of_checkers():
@@ -286,7 +284,7 @@ class Isolation(CheckRound):
     @property
     def refusal(self) -> str | None:
         """Return why the folder does not have the work and nothing else; None if it does."""
-        if not self._own:
+        if not self._puts_back:
             return "an isolated one needs a worktree or copy of the session's own"
         if not self._work.startswith("git:"):
             return "the work that it judges is not recorded"
@@ -314,21 +312,20 @@ class LoneCheck:
     #: For the settle, as of a doer's look.
     changed, work = False, None
 
-    def __init__(self, tree: Worktree, session: str, address: str, *, own: bool, cwd: Path) -> None:
-        at = f"{session}:{address}"  # subflows have their snapshots here, too
-        self._round = partial(_LoneRound, tree, own=own, cwd=cwd, address=address, round_=at)
-        self._tree, self._cwd = tree, cwd
+    def __init__(self, tree: Worktree, work: Work) -> None:
+        self._round = partial(CheckRound, tree, work=work)
+        self._tree, self._cwd, self._at = tree, work.cwd or tree.folder, _at(work)
         self.patch: str | None = None
         begun = tree.shelf / _LONE
-        self._before = self._begun_before(begun, at)
+        self._before = self._begun_before(begun)
         if self._before is not None and tree.knows(self._before):
-            self._round(work=self._before)  # what an attempt that was killed has left
+            self._round(recorded=self._before)  # what an attempt that was killed has left
             return
         self._before = tree.snapshot()
-        if own and self._before is not None:
+        if tree.is_own and self._before is not None:
             GitState(tree).record()
         if self._before is not None:
-            begun.write_text(f"{at} {self._before}")
+            begun.write_text(f"{self._at} {self._before}")
 
     def digest(self) -> str | None:
         """Return the digest of the folder as a check that was ended has left it."""
@@ -338,24 +335,19 @@ class LoneCheck:
         """Compare the folder, put it back if it is the session's own, and name what differs."""
         if self._before is None:
             return outcome
-        found = self._round(work=self._before)
+        found = self._round(recorded=self._before)
         if not (found.files or found.moved):
             return outcome.model_copy(update={"digest": found.digest()})
         outcome = found.add_diff(outcome, secrets)
         self.patch = found.patch
         return outcome
 
-    def _begun_before(self, begun: Path, at: str) -> str | None:
+    def _begun_before(self, begun: Path) -> str | None:
         try:
-            marked, _, digest = begun.read_text().partition(" ")
+            at, _, digest = begun.read_text().partition(" ")
         except OSError:
             return None
-        return digest if marked == at else None
-
-
-class _LoneRound(CheckRound):
-    #: No judge asks for a recheck.
-    may_be_stale = False
+        return digest if at == self._at else None
 
 
 def is_lone(work: Work) -> bool:
@@ -366,8 +358,7 @@ def is_lone(work: Work) -> bool:
 
 def lone_check(work: Work, spill: Path, top: Path | None, *, most: int) -> LoneCheck:
     """Takes a snapshot of the folder before a check that no judge follows."""
-    tree, cwd = session_tree(work, spill, top, most=most), Path(str(work.cwd))
-    return LoneCheck(tree, work.ref.id, work.grant.address, own=top is not None, cwd=cwd)
+    return LoneCheck(session_tree(work, spill, top, most=most), work)
 
 
 def is_isolated(work: Work) -> bool:
@@ -379,13 +370,17 @@ def is_isolated(work: Work) -> bool:
 
 def isolate(work: Work, spill: Path, top: Path | None, recorded: str | None) -> Isolation:
     """Puts the recorded work back into a folder of the session's own, for an isolated check."""
-    tree, at = session_tree(work, spill, top), work.grant.address
-    own = top is not None and not work.is_beside
-    return Isolation(tree, recorded or "", at, own=own, cwd=work.cwd, round_=_round_of(work))
+    return Isolation(session_tree(work, spill, top), recorded or "", work)
+
+
+def _at(work: Work) -> str:
+    """Names a step in the notes beside the snapshots, which sessions in the folder share."""
+    return f"{work.ref.id}:{work.grant.address}"
 
 
 def _round_of(work: Work) -> str:
-    return f"{work.ref.id}:{block_of(work.grant.address)}"
+    """Names the checks that a judge ends; a check that no judge follows is a round by itself."""
+    return _at(work) if is_lone(work) else f"{work.ref.id}:{block_of(work.grant.address)}"
 
 
 def _changed(tree: Worktree, base: str | None, work: str) -> list[str] | None:
@@ -413,19 +408,8 @@ def compare_round(
         return None
     tree = session_tree(work, spill, top)
     ignored = IgnoredFiles(tree, work)
-    own = top is not None and not work.grant.compare and not work.is_beside
     changed = _changed(tree, state.base, recorded)
-    found = CheckRound(
-        tree,
-        recorded,
-        work.grant.address,
-        own=own,
-        cwd=work.cwd,
-        is_rechecked=work.grant.recheck > 0,
-        changed=changed,
-        ignored=ignored.changed(),
-        round_=_round_of(work),
-    )
+    found = CheckRound(tree, recorded, work, changed=changed, ignored=ignored.changed())
     if state.base is not None and changed is None:
         found.why_not = found.why_not or "other_host"
     return found
