@@ -55,6 +55,8 @@ FILES, READ_BYTES = 20_000, 512 * 1024 * 1024
 #: Untracked files of more bytes are not part of a snapshot; so many of them are looked up.
 LARGE = 50_000_000
 _LARGE_FILES = 1_000
+#: The file beside the snapshots with the submodules from before the first doer.
+_SUBMODULES = "submodules"
 #: By how much the times of files may be behind the clock, in nanoseconds.
 _CLOCK_NS = 2_000_000_000
 #: Git settings without hooks, daemons, housekeeping and line-ending conversion.
@@ -269,6 +271,8 @@ class Worktree:
             raise SnapshotLost(f"git cannot take snapshots of {str(self.folder)!r}")
         if earlier != self.shelf:
             self._copy_objects(earlier, repository)
+            with suppress(FileExistsError, FileNotFoundError):
+                (self.shelf / _SUBMODULES).hardlink_to(earlier / _SUBMODULES)
         self._git_digest(repository)  # so that the index names the files that have to go
         since_ns = time.time_ns() - _CLOCK_NS
         whole = self._whole_tree(repository, tree)
@@ -342,8 +346,8 @@ class Worktree:
         return self.shelf / "nested"
 
     def _submodules(self) -> frozenset[str]:
-        """The submodules from before the first doer, noted at the first snapshot."""
-        noted = self.shelf / "submodules"
+        """The submodules from before the first doer, noted at the first snapshot of any folder."""
+        noted = self.shelf / _SUBMODULES
         if not noted.exists():
             draft = noted.with_suffix(".new")
             draft.write_bytes(os.fsencode("\0".join(submodules_in(self._raw))))

@@ -9,7 +9,7 @@ could name its own repository there, whose files nothing would see then.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
@@ -31,16 +31,17 @@ BY_PRODUCTS = (
 def open_nested(run: Run, folder: Path, submodules: Collection[str]) -> list[str]:
     """Prepares an index so that `git add --all` takes the files of nested repositories.
 
-    Submodules are by their paths from the folder. Returns the names of the others from the top of
-    the worktree; a later call finds only further ones.
+    Returns their names; a later call finds only further ones. These names, and those of submodules,
+    are paths from the top of the worktree.
     """
     prefix = run("rev-parse", "--show-prefix").split("\n")[0]
+    left = {one.removeprefix(prefix) for one in submodules if one.startswith(prefix)}
     found: list[str] = []
     for _ in range(_DEPTH):
-        links = [one for one in _links(run) if one not in submodules and _is_filled(folder / one)]
+        links = [one for one in _links(run) if one not in left and _is_filled(folder / one)]
         if links:
             run("update-index", "--force-remove", "--", *links)
-        names = [one for one in nested_in(run) if one not in (*submodules, *found)]
+        names = [one for one in nested_in(run) if one not in (*left, *found)]
         if not names:
             break
         empty = run("hash-object", "-w", "--stdin").strip()
@@ -52,14 +53,13 @@ def open_nested(run: Run, folder: Path, submodules: Collection[str]) -> list[str
 
 
 def submodules_in(run: Run) -> frozenset[str]:
-    """The submodules that `.gitmodules` names now, by their paths from the folder."""
-    prefix, top = run("rev-parse", "--show-prefix", "--show-toplevel").split("\n")[:2]
+    """The submodules that `.gitmodules` names now, by their paths from the top of the worktree."""
+    top = run("rev-parse", "--show-toplevel").split("\n")[0]
     try:
         text = (Path(top) / ".gitmodules").read_text(errors="surrogateescape")
     except OSError:
         return frozenset()
-    paths: Iterable[str] = _SUBMODULE.findall(text)
-    return frozenset(one.removeprefix(prefix) for one in paths if one.startswith(prefix))
+    return frozenset(_SUBMODULE.findall(text))
 
 
 def _links(run: Run) -> Iterator[str]:

@@ -227,6 +227,35 @@ def test_lists_of_ignored_files_are_put_back_before_the_files_that_they_hide_or_
 
 
 @needs_git
+def test_submodules_are_known_in_each_folder_of_a_session_and_where_its_work_is_restored(
+    repo: Path, shelf: Path, tmp_path: Path
+) -> None:
+    module, other = repo / "lib", tmp_path / "other"
+    module.mkdir()
+    (repo / "sub").mkdir()
+    git(module, "init", "-q")
+    (module / "file").touch()
+    git(module, "add", "-A")
+    git(module, "commit", "-qm", "of the submodule")
+    (repo / ".gitmodules").write_text('[submodule "lib"]\n\tpath = lib\n\turl = ./lib\n')
+    (repo / "sub" / "file").touch()
+    git(repo, "add", "-A")
+    git(repo, "commit", "-qm", "with a submodule")
+    git(tmp_path, "clone", "-q", "--no-checkout", str(repo), str(other))
+    git(other, "read-tree", "HEAD")
+    Worktree(repo / "sub", shelf, is_own=True).snapshot()
+    whole = Worktree(repo, shelf, is_own=True)
+    work = str(whole.snapshot())
+    assert whole.nested() == []
+    restored = Worktree(other, tmp_path / "others", is_own=True)
+    restored.restore(work, shelf)
+    shutil.copytree(module, other / "lib", dirs_exist_ok=True)  # as by `submodule update`
+    restored.restore(work, shelf)
+    assert (other / "lib" / "file").exists()
+    assert restored.nested() == []
+
+
+@needs_git
 @pytest.mark.parametrize("option", ["--assume-unchanged", "--skip-worktree"])
 def test_change_of_a_file_that_the_index_believes_is_in_the_first_snapshot(
     repo: Path, shelf: Path, option: str
