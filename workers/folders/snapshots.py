@@ -194,10 +194,9 @@ class Worktree:
         self._deadline = time.monotonic() + SNAPSHOT_S
         try:
             self._open_repository()
-            listed = self._run_git("diff-tree", "-r", "-z", "--name-only", "--no-renames", old, new)
+            return self._names("diff-tree", "-r", "-z", "--name-only", "--no-renames", old, new)
         except (OSError, subprocess.SubprocessError):
             return []
-        return [os.fsdecode(name) for name in listed.split(b"\0") if name]
 
     def part(self, digest: str | None, folder: Path) -> str | None:
         """Return the digest of a folder within this one, in a snapshot; None if it is unknown."""
@@ -229,10 +228,10 @@ class Worktree:
         options = ("--others", "--ignored", "--exclude-standard", "--directory", "-z")
         try:
             self._open_repository()
-            listed = self._run_git("ls-files", *options)
+            listed = self._names("ls-files", *options)
         except (OSError, subprocess.SubprocessError):
             return []
-        return [os.fsdecode(name) for name in listed.split(b"\0") if name and name[-1:] != b"/"]
+        return [name for name in listed if not name.endswith("/")]
 
     def untracked(self) -> list[str]:
         """Return what the last snapshot does not have, whether git ignores it or not.
@@ -242,8 +241,7 @@ class Worktree:
         self._deadline = time.monotonic() + SNAPSHOT_S
         options = ("--others", "--directory", "--no-empty-directory", "-z")
         self._open_repository()
-        listed = self._run_git("ls-files", *options)
-        return [os.fsdecode(name) for name in listed.split(b"\0") if name]
+        return self._names("ls-files", *options)
 
     def restore(self, digest: str, earlier: Path) -> None:
         """Set the folder to a snapshot that another session made in the shelf `earlier`.
@@ -287,22 +285,23 @@ class Worktree:
         removed, and other files as ignored, which would stay.
         """
         compare = ("diff-index", "--cached", "--relative", "--no-renames", "-z")
-        lists = self._run_git(*compare, whole, "--", ":(glob)**/.gitignore")
+        lists = self._names(*compare, whole, "--", ":(glob)**/.gitignore")
         if lists:
-            index, parts = repository.home / "index.lists", iter(os.fsdecode(lists).split("\0"))
+            index = repository.home / "index.lists"
             shutil.copyfile(repository.home / "index", index)
-            for facts in filter(None, parts):
+            for facts, name in zip(lists[::2], lists[1::2], strict=True):
                 mode, _, id_, _, kind = facts.removeprefix(":").split()
-                info = ("--cacheinfo", f"{mode},{id_},{repository.prefix}")
-                change = ("--force-remove", "--", "") if kind == "A" else ("--add", *info)
-                self._git("update-index", *change[:-1], change[-1] + next(parts), index=index)
+                if kind == "A":
+                    self._git("update-index", "--force-remove", "--", name, index=index)
+                else:
+                    info = f"{mode},{id_},{repository.prefix}{name}"
+                    self._git("update-index", "--add", "--cacheinfo", info, index=index)
             with_lists = self._git("write-tree", "--missing-ok", index=index)
             self._git("read-tree", "--reset", "-u", with_lists)
             self._git_digest(repository)
-        gone = self._run_git(*compare, "--name-only", "--diff-filter=A", whole).split(b"\0")
-        ignored = self._run_git("ls-files", "-z", "-c", "-i", "--exclude-standard").split(b"\0")
-        kept = {*gone} & {*ignored} - {b""}
-        self._update_index("--force-remove", [os.fsdecode(name) for name in kept])
+        gone = self._names(*compare, "--name-only", "--diff-filter=A", whole)
+        ignored = self._names("ls-files", "-z", "-c", "-i", "--exclude-standard")
+        self._update_index("--force-remove", [*{*gone} & {*ignored}])
 
     def _copy_objects(self, earlier: Path, repository: PrivateRepository) -> None:
         """Link the objects of another session's snapshots: they may be deleted before these."""
@@ -391,16 +390,14 @@ class Worktree:
             return
         patterns = str(repository.by_products)
         try:
-            tracked = self._run_git(
+            tracked = self._names(
                 "ls-files", "-z", "-c", "-i", "-X", patterns, "--", ".", own=False
             )
         except subprocess.CalledProcessError as error:
             if error.returncode < 0:  # a signal has ended it
                 raise
             return  # the doer has broken or removed the repository
-        names = [
-            name for one in tracked.split(b"\0") if one and self._has(name := os.fsdecode(one))
-        ]
+        names = [name for name in tracked if self._has(name)]
         for at in range(0, len(names), 500):
             self._git("update-index", "--add", "--remove", "--", *names[at : at + 500])
 
@@ -409,8 +406,8 @@ class Worktree:
 
     def _large(self) -> list[str]:
         """The files above LARGE bytes that are neither in the snapshots nor tracked."""
-        others = self._run_git("ls-files", "-z", "-o", "--exclude-standard").split(b"\0")
-        large = [name for one in others if one and self._is_large(name := os.fsdecode(one))]
+        others = self._names("ls-files", "-z", "-o", "--exclude-standard")
+        large = [name for name in others if self._is_large(name)]
         if not large:
             return []
         try:
@@ -421,14 +418,10 @@ class Worktree:
 
     def _tracked_of(self, names: Sequence[str]) -> set[str]:
         """Those of these names that the folder's own index has."""
-        listed = self._run_git("ls-files", "-z", "--", *names, own=False)
-        return {os.fsdecode(one) for one in listed.split(b"\0") if one}
+        return {*self._names("ls-files", "-z", "--", *names, own=False)}
 
     def _is_large(self, name: str) -> bool:
-        try:
-            return (self.folder / name).lstat().st_size > LARGE
-        except OSError:
-            return False
+        return (_size(self.folder / name) or 0) > LARGE
 
     def left_out(self) -> list[str]:
         """Return what is no work in the folder although git does not ignore it.
@@ -442,23 +435,26 @@ class Worktree:
             if repository is None:
                 return []
             patterns = f"--exclude-from={repository.by_products}"
-            found = self._run_git("ls-files", *options, "--ignored", patterns).split(b"\0")
+            found = self._names("ls-files", *options, "--ignored", patterns)
             ignored = self._ignored_by_users(found) if repository.is_in_repository else set()
             large = self._large() if self._large_files is None else self._large_files
         except (OSError, subprocess.SubprocessError):
             return []
-        names = (os.fsdecode(one) for one in found if one and one not in ignored)
-        return sorted({*names, *large})
+        return sorted({*found} - ignored | {*large})
 
-    def _ignored_by_users(self, names: Sequence[bytes]) -> set[bytes]:
+    def _ignored_by_users(self, names: Sequence[str]) -> set[str]:
         """Those of these names that the folder's own repository ignores."""
-        given = [os.fsdecode(one) for one in names if one][:_LARGE_FILES]
-        if not given:
+        if not names:
             return set()
         try:
-            return {*self._run_git("check-ignore", "-z", "--", *given, own=False).split(b"\0")}
+            return {*self._names("check-ignore", "-z", "--", *names[:_LARGE_FILES], own=False)}
         except subprocess.CalledProcessError:  # it ignores none, or is broken
             return set()
+
+    def _names(self, *arguments: str, own: bool = True) -> list[str]:
+        """Run git and return what it prints with a NUL byte after each."""
+        listed = self._run_git(*arguments, own=own).split(b"\0")
+        return [os.fsdecode(one) for one in listed if one]
 
     def _raw(self, *arguments: str) -> str:
         return os.fsdecode(self._run_git(*arguments))
@@ -488,11 +484,15 @@ class Worktree:
         sparse = [one.name for one in entries if one.tag in "sS"]
         there = [name for name in sparse if self._has(name)]
         self._update_index("--force-remove", links)
-        for at in range(0, len(newer), 500):  # without their times
-            infos = (("--cacheinfo", one.info(prefix)) for one in newer[at : at + 500])
-            self._git("update-index", *chain.from_iterable(infos))
+        self._put_entries(newer, prefix)
         self._update_index("--no-assume-unchanged", believed)
         self._update_index("--no-skip-worktree", there)
+
+    def _put_entries(self, entries: Sequence[_Entry], prefix: str = "") -> None:
+        """Put entries into the index without their times: the next `add` reads the files."""
+        for at in range(0, len(entries), 500):
+            infos = (("--cacheinfo", one.info(prefix)) for one in entries[at : at + 500])
+            self._git("update-index", *chain.from_iterable(infos))
 
     def _update_index(self, option: str, names: Sequence[str]) -> None:
         for at in range(0, len(names), 500):
@@ -522,13 +522,8 @@ class Worktree:
         The index has them in the form in which git stores them, and snapshots convert nothing: one
         of a file that has not changed has its stored form, and would be no way back to the file.
         """
-        found, entries, left = (
-            dict[str, tuple[str, str]](),
-            self._convertible(repository),
-            READ_BYTES,
-        )
-        there = list[_Entry]()
-        for one in entries:
+        found, there, left = dict[str, tuple[str, str]](), list[_Entry](), READ_BYTES
+        for one in self._convertible(repository):
             size = _size(repository.top / one.name)
             is_kept = size is not None and size <= min(LARGE, left) and one.mode != _SYMLINK
             if is_kept and not one.is_newer(repository.top):
@@ -571,14 +566,13 @@ class Worktree:
         if not kept:
             return
         listed = self._run_git("ls-files", "--stage", "-v", "-z", "--full-name")
-        touched = [
-            one._replace(id=kept[one.name][0])
-            for one in map(_Entry.of, _ENTRY.finditer(listed))
-            if one.name in kept and one.id == kept[one.name][1]
-        ]
-        for at in range(0, len(touched), 500):  # without their times
-            infos = (("--cacheinfo", one.info("")) for one in touched[at : at + 500])
-            self._git("update-index", *chain.from_iterable(infos))
+        self._put_entries(
+            [
+                one._replace(id=kept[one.name][0])
+                for one in map(_Entry.of, _ENTRY.finditer(listed))
+                if one.name in kept and one.id == kept[one.name][1]
+            ]
+        )
 
     def _write_converted(self, repository: PrivateRepository, earlier: Path, since_ns: int) -> None:
         """Give files that git has just written in their stored form the contents of the folder."""
