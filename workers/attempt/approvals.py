@@ -71,13 +71,25 @@ def settle_or_ask(
         return outcome
     if digest == before:  # the next step in the folder compares it again
         return outcome.model_copy(update={"digest": tree.part(digest, work.cwd)})
-    changed = tree.changed_names(before, digest)
-    names = without_keys(list_first(changed, _NAMED) or "its files", secrets)
+    names = _listed(tree.changed_names(before, digest), secrets)
     if given.asked > 1:
         why = f"the folder changed again before an answer counted: {names}"
         return failed_outcome(ReasonCode.CONTESTED, why).model_copy(update={"text": ""})
     note = f"Asked once more, because the folder has changed since the question was shown: {names}."
     return Asked(_seen(engine, work, tree, digest, secrets), note, given.asked + 1)
+
+
+def contested_outcome(changed: Sequence[str]) -> Outcome:
+    """Return the failure of a step before which the folder has changed since an answer counted."""
+    text = (
+        f"the folder changed after a person's answer counted: {_listed(changed)}; retry the"
+        " question to have it asked again, or resume to go on with the folder as it is"
+    )
+    return failed_outcome(ReasonCode.CONTESTED, text).model_copy(update={"text": text})
+
+
+def _listed(changed: Sequence[str], secrets: Collection[str] = ()) -> str:
+    return without_keys(list_first(changed, _NAMED) or "its files", secrets)
 
 
 def _seen(

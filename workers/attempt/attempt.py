@@ -22,16 +22,15 @@ from app.core.records import Hint, Reply
 from app.engine import Engine
 from app.errors import ReferenceUnresolved, SpecForeign
 from app.logs import about
-from app.redaction import without_keys
 from app.security import signatures
 from app.sessions.attempts import FolderState, Work
 from app.sessions.local_work import is_skipped, skipped_outcome
 from leadhand.errors import ArtifactUnknown, SessionUnknown, StoreAway
-from leadhand.models.text import list_first
 from leadhand.models.verdicts import ReasonCode
 from tasks import tracing
 from workers.artifacts import Patience
 from workers.attempt.actions import BodyTask, StepFolders, origin_of, run_body
+from workers.attempt.approvals import contested_outcome
 from workers.attempt.folder_records import FolderRecords
 from workers.attempt.heartbeat import WAIT_S, Heartbeats, Lease
 from workers.attempt.inline_watchdog import describe_call
@@ -77,8 +76,6 @@ TAKE = 4
 #: A check of a row starts within so many seconds of its grant, or not in the row: it is handed
 #: back a moment later, and must not run after that.
 BEGIN_S = WAIT_S * 0.8
-#: Changed files that a reason names.
-_NAMED = 5
 
 
 class _Asked(NamedTuple):
@@ -312,13 +309,12 @@ class Attempts:
             return None
         # A process carries out one attempt at a time. Files of the worker's own name their modes.
         umask = work.environment.umask if work.environment.shell else None
-        if umask is None:
-            return self._carry_out_here(work, lease, take, asked, is_abreast=abreast is not None)
-        before = os.umask(umask)
+        before = None if umask is None else os.umask(umask)
         try:
             return self._carry_out_here(work, lease, take, asked, is_abreast=abreast is not None)
         finally:
-            os.umask(before)
+            if before is not None:
+                os.umask(before)
 
     def _carry_out_here(
         self, work: Work, lease: Lease, take: int, asked: _Asked | None, *, is_abreast: bool
@@ -538,12 +534,7 @@ def _refused(work: Work, look: Looked | None) -> Outcome | None:
     That is the work alone for an isolated check, and what a person has approved for a step after.
     """
     if work.grant.approved and isinstance(look, Look) and look.changed:
-        names = without_keys(list_first(look.changed_files, _NAMED) or "its files")
-        text = (
-            f"the folder changed after a person's answer counted: {names}; retry the question to"
-            " have it asked again, or resume to go on with the folder as it is"
-        )
-        return failed_outcome(ReasonCode.CONTESTED, text).model_copy(update={"text": text})
+        return contested_outcome(look.changed_files)
     why = look.refusal if isinstance(look, Isolation) else None
     if why is None:
         return None
