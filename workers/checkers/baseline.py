@@ -9,7 +9,6 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,11 +17,12 @@ from app.truncate import cut
 from leadhand.models.documents import Checker
 from leadhand.models.verdicts import Counts, ReasonCode
 from workers.agents.output_parser import TEXT_LIMIT
+from workers.checkers.clean_folder import snapshots_of
 from workers.checkers.commands import CommandRun, listed, run_command
 from workers.checkers.reports import TestRun
 from workers.folders.git_state import GitState
 from workers.folders.snapshots import SnapshotLost, Worktree
-from workers.folders.work_diff import SNAPSHOTS, left_out
+from workers.folders.work_diff import SNAPSHOTS
 from workers.processes.environment import place
 from workers.processes.exit_outcome import add_process_facts, failed_outcome, why_not_started
 from workers.processes.orphans import close_here, open_here
@@ -93,9 +93,7 @@ class _Folder:
         folder, own = task.own_top or task.cwd, task.own_top is not None
         #: Whether what changes is put back: nothing that others write at the same time is lost.
         self._puts_back = own and not task.is_beside
-        tree = partial(Worktree, shelf=self._shelf, is_own=own, most=task.copy_max)
-        named = left_out(task.inputs)
-        self._tree = None if folder is None else tree(folder, leave_out=named)
+        self._tree = None if folder is None else snapshots_of(task, folder, is_own=own)
         #: The folder's digest before the first one; None if it is unknown.
         self.before: str | None = None
         self.warning: str | None = None

@@ -71,7 +71,7 @@ def record_work(task: BodyTask, top: Path) -> None:
 
     That is of a merge or a fork. It has files as they are, and not as git would store them.
     """
-    tree = _snapshots(task, top, is_own=True)
+    tree = snapshots_of(task, top, is_own=True)
     digest = tree.snapshot()
     GitState(tree).record()
     task.on_workspace({"work": digest or ""})
@@ -79,11 +79,12 @@ def record_work(task: BodyTask, top: Path) -> None:
 
 def state_as_found(task: BodyTask) -> str:
     """Return the state of the working folder now, or UNKNOWN, for a check in the clean folder."""
-    top = task.own_top or task.folder
-    return _snapshots(task, top, is_own=task.own_top is not None).snapshot() or UNKNOWN
+    top, is_own = task.own_top or task.folder, task.own_top is not None
+    return snapshots_of(task, top, is_own=is_own).snapshot() or UNKNOWN
 
 
-def _snapshots(task: BodyTask, top: Path, *, is_own: bool) -> Worktree:
+def snapshots_of(task: BodyTask, top: Path, *, is_own: bool) -> Worktree:
+    """Return the session's snapshots of a folder."""
     shelf, by_products = task.home / SNAPSHOTS, left_out(task.inputs)
     return Worktree(top, shelf, is_own=is_own, most=task.copy_max, leave_out=by_products)
 
