@@ -90,6 +90,8 @@ class _Folder:
         self._task = task
         self._shelf = task.home / SNAPSHOTS
         self._marker = self._shelf / "before"
+        #: Names the step in the marker, which all sessions in the folder share.
+        self._at = f"{task.session}:{task.address}"
         folder, own = task.own_top or task.cwd, task.own_top is not None
         #: Whether what changes is put back: nothing that others write at the same time is lost.
         self._puts_back = own and not task.is_beside
@@ -125,7 +127,7 @@ class _Folder:
         """The folder's digest before the first of them, also of an attempt that was killed."""
         assert self._tree is not None
         digest, _, others = self._read_marker().partition(" ")
-        again = self._task.address in others.split() and not self._task.after_stop
+        again = self._at in others.split() and not self._task.after_stop
         if not is_first:
             before = digest or None
         elif again and self._tree.knows(digest):
@@ -137,7 +139,7 @@ class _Folder:
             before, others = self._tree.snapshot(), ""
             if self._puts_back:
                 GitState(self._tree).record()
-        self._marker.write_text(f"{before or ''} {others} {self._task.address}")
+        self._marker.write_text(f"{before or ''} {others} {self._at}")
         return before
 
     def _compare(self, tree: Worktree) -> str | None:

@@ -213,9 +213,16 @@ def test_folder_is_put_back_after_the_last_of_the_checks_before_the_work(
     assert (work / "kept.txt").read_text() == "x"
 
 
-@pytest.mark.parametrize("after_stop", [False, True])
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ({}, ("green", "x")),
+        ({"after_stop": True}, ("red", "y\n")),
+        ({"session": "cd34ef56"}, ("red", "y\n")),  # it is another one's, also at its address
+    ],
+)
 def test_attempt_after_one_that_was_killed_finds_the_folder_as_that_did(
-    base, tmp_path: Path, *, after_stop: bool
+    base, tmp_path: Path, more: dict[str, object], expected: tuple[str, str]
 ) -> None:
     work = tmp_path / "work"
     command = "test -e ../again || { echo y > kept.txt; touch ../ready; sleep 30; }"
@@ -225,8 +232,7 @@ def test_attempt_after_one_that_was_killed_finds_the_folder_as_that_did(
     killed.kill()
     killed.join()
     (tmp_path / "again").touch()
-    outcome = base("test $(cat kept.txt) = x", own_top=work, after_stop=after_stop)
-    expected = ("red", "y\n") if after_stop else ("green", "x")
+    outcome = base("test $(cat kept.txt) = x", own_top=work, **more)
     assert (outcome.value["word"], (work / "kept.txt").read_text()) == expected
 
 
