@@ -76,6 +76,13 @@ class FolderRecords:
         return retry_while_away(lambda: folders.at_place(place, sessions), self._lease)
 
 
+def worktrees_root(task: BodyTask) -> Path:
+    """Returns this worker's folder for worktrees and copies. Raises WorkspaceRefused."""
+    if task.worktrees is None:
+        raise WorkspaceRefused("this worker has no folder for worktrees")
+    return task.worktrees
+
+
 def removable(*, force: bool) -> frozenset[SessionStatus]:
     """Returns the session statuses that permit removing its folder; stopped only with `force`."""
     return ENDED if force else ENDED - {SessionStatus.STOPPED}

@@ -13,6 +13,7 @@ from app.core.folders import MERGE_FOLDER, Merge
 from app.core.outcomes import Outcome
 from app.truncate import cut
 from leadhand.models.verdicts import Reason, ReasonCode
+from workers.attempt.folder_records import worktrees_root
 from workers.checkers.clean_folder import record_work
 from workers.checkers.combine import judge
 from workers.folders.work_diff import left_out
@@ -242,9 +243,7 @@ def _again(text: str, *, feedback: str | None = None) -> Outcome:
 
 
 def _shelf(task: BodyTask, git: Git) -> Shelf:
-    if task.worktrees is None:
-        raise WorkspaceRefused("this worker has no folder for worktrees")
-    return Shelf.of(task.worktrees, git.folder / git("rev-parse", "--git-common-dir"))
+    return Shelf.of(worktrees_root(task), git.folder / git("rev-parse", "--git-common-dir"))
 
 
 def _place(task: BodyTask, wanted: Merge, git: Git) -> tuple[Shelf, Path, Git]:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field, JsonValue
 from app.compiler.folders import recorded_state
 from app.core.folders import RecordedState
 from app.core.outcomes import Outcome
-from workers.attempt.folder_records import removable, reserved
+from workers.attempt.folder_records import removable, reserved, worktrees_root
 from workers.checkers.clean_folder import prepare_folder, record_work, remove_clean_folder
 from workers.folders.snapshots import SnapshotLost, Worktree
 from workers.folders.work_diff import SNAPSHOTS, left_out
@@ -151,10 +151,8 @@ def _home_of(inputs: Mapping[str, JsonValue], session: str, root: Path) -> Home:
 
 def home_of(task: BodyTask, asked: Asked) -> Home:
     """Returns the folder of the session that a step works for. Raises WorkspaceRefused."""
-    if task.worktrees is None:
-        raise WorkspaceRefused("this worker has no folder for worktrees")
-    session = asked.session or task.session
-    home = Home(task.worktrees, session, Path(asked.origin), asked.prefix)
+    root, session = worktrees_root(task), asked.session or task.session
+    home = Home(root, session, Path(asked.origin), asked.prefix)
     if not asked.session and task.cwd != home.cwd:
         raise WorkspaceRefused(
             f"the folder of this session is {str(task.cwd)!r}, but this worker would make it in"

@@ -18,7 +18,7 @@ from app.sessions.attempts import Work
 from leadhand.models.git_settings import repository_top
 from leadhand.models.verdicts import ReasonCode
 from workers.attempt import apply_step, merge_step
-from workers.attempt.folder_records import removable, reserved
+from workers.attempt.folder_records import removable, reserved, worktrees_root
 from workers.attempt.own_folder_step import (
     STEPS,
     carry_out_own,
@@ -154,7 +154,7 @@ def _check_task(cwd: Path, made: _Made) -> None:
 
 
 def _survey(task: BodyTask, git: Git) -> Outcome:
-    kind, root = task.inputs.get("kind"), _root(task)
+    kind, root = task.inputs.get("kind"), worktrees_root(task)
     found = None if kind == "copy" else find_repository(git)
     if found is None and kind == "worktree":
         raise WorkspaceRefused(
@@ -284,7 +284,7 @@ def _facts(made: _Made, **more: str) -> dict[str, JsonValue]:
 
 def _shelf(task: BodyTask, kind: str, git: Git) -> Shelf:
     """The shelf of a repository, or of a plain folder."""
-    root = _root(task)
+    root = worktrees_root(task)
     if kind == "copy":
         return Shelf.of(root, git.folder)
     return Shelf.of(root, git.folder / git("rev-parse", "--git-common-dir"))
@@ -308,12 +308,6 @@ def _path_of(cwd: Path, made: _Made) -> Path:
     return cwd.parents[depth - 1] if depth else cwd
 
 
-def _root(task: BodyTask) -> Path:
-    if task.worktrees is None:
-        raise WorkspaceRefused("this worker has no folder for worktrees")
-    return task.worktrees
-
-
 def _done(text: str, value: JsonValue) -> Outcome:
     return Outcome(word="succeeded", text=text, value=value)
 
@@ -323,8 +317,7 @@ def _audit(task: BodyTask, cancel: threading.Event) -> Outcome:
 
     Raises WorkspaceRefused, Cancelled.
     """
-    if task.worktrees is None:
-        raise WorkspaceRefused("this worker has no folder for worktrees")
+    root = worktrees_root(task)
 
     def ask(sessions: Sequence[str]) -> StoreFolders:
         found = task.stored_folders(sessions)
@@ -336,5 +329,5 @@ def _audit(task: BodyTask, cancel: threading.Event) -> Outcome:
         ask, task.on_workspace, lambda session: reserved(task, session, removable(force=False))
     )
     repair = bool(task.inputs.get("repair"))
-    found = FolderAudit(task.worktrees, access, repair=repair, cancel=cancel).run()
+    found = FolderAudit(root, access, repair=repair, cancel=cancel).run()
     return Outcome(word="succeeded", verdict="accept", text=found.model_dump_json())
