@@ -24,7 +24,8 @@ from leadhand.models.secret_forms import KEY_BEGINS, KEY_ENDS, MARK, escaped_for
 #: Characters of an unfinished line that wait for its end, and for how long they wait.
 LINE_CHARACTERS = 4 * 1024
 LINE_AGE_S = 1.0
-#: Characters at the end of an unfinished line that are never published; longer secrets widen it.
+#: Characters before a cut, or at the end of an unfinished line, that are never shown. Longer
+#: secrets widen it.
 OVERLAP = 128
 #: A shorter line of a secret is no secret by itself.
 SHORTEST = 8
@@ -37,8 +38,6 @@ _KEY_LINE = re.compile(f"{KEY_BEGINS.pattern}|{KEY_ENDS.pattern}")
 _EDGE = 128
 #: Characters of a text that are redacted before it is shortened.
 READ_CHARACTERS = 2_000
-#: Characters that are left out before a cut; longer secrets widen it.
-_OVERLAP = 128
 #: stdout and stderr of a process, or `agent`: texts and tool calls parsed from an agent's output.
 Stream = Literal["stdout", "stderr", "agent"]
 #: Bytes that wait to be redacted. What comes faster than it is published is dropped unread.
@@ -54,6 +53,10 @@ def shortened(text: str) -> str:
     return "\n".join([text[:_EDGE], *_KEY_LINE.findall(text)[-1:], text[-_EDGE:]])
 
 
+def _overlap(secrets: AbstractSet[str]) -> int:
+    return max([OVERLAP, *(len(escaped_forms(one)[0]) for one in secrets)])
+
+
 class LineRedactor:
     """Turns the bytes of one output into redacted text, in whole lines where possible."""
 
@@ -61,7 +64,7 @@ class LineRedactor:
         # Output comes line by line, so each line of a secret is one.
         lines = {line for secret in secrets for line in secret.splitlines()}
         self._secrets = secrets | {line for line in lines if len(line) >= SHORTEST}
-        self._overlap = max([OVERLAP, *(len(escaped_forms(one)[0]) for one in secrets)])
+        self._overlap = _overlap(secrets)
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         self._text = ""
         self._since = 0.0
@@ -177,7 +180,7 @@ def redacted_start(text: str, limit: int, secrets: AbstractSet[str] = frozenset(
     """
     clean = without_keys(text[:READ_CHARACTERS], secrets)
     if len(text) > READ_CHARACTERS:
-        clean = clean[: -max([_OVERLAP, *(len(escaped_forms(one)[0]) for one in secrets)])]
+        clean = clean[: -_overlap(secrets)]
     return clean[:limit]
 
 
