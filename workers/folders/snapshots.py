@@ -38,7 +38,7 @@ from workers.processes.nested_repositories import (
     is_by_product,
     nested_in,
     open_nested,
-    submodules_in,
+    submodules_of,
 )
 from workers.processes.user_folders import claim_session_folder
 
@@ -348,8 +348,12 @@ class Worktree:
         """The submodules from before the first doer, noted at the first snapshot of any folder."""
         noted = self.shelf / _SUBMODULES
         if not noted.exists():
+            top = self._raw("rev-parse", "--show-toplevel").split("\n")[0]
+            gitmodules = ""
+            with suppress(OSError):
+                gitmodules = Path(top, ".gitmodules").read_text(errors="surrogateescape")
             draft = noted.with_suffix(".new")
-            draft.write_bytes(os.fsencode("\0".join(submodules_in(self._raw))))
+            draft.write_bytes(os.fsencode("\0".join(submodules_of(gitmodules))))
             draft.replace(noted)
         return frozenset(os.fsdecode(noted.read_bytes()).split("\0"))
 

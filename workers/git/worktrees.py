@@ -16,7 +16,7 @@ from typing import NamedTuple
 from workers.git.git import DIFF, Git, GitFailed, WorkspaceRefused, identity, locks_of
 from workers.git.layout import Record, Shelf, read_record, remove_record, write_record
 from workers.git.repository import find_in_progress, quit_in_progress, refuse_in_progress, tip_of
-from workers.processes.nested_repositories import BY_PRODUCTS, open_nested, submodules_in
+from workers.processes.nested_repositories import BY_PRODUCTS, open_nested, submodules_of
 
 #: The message of the commit with what an ended session left.
 UNFINISHED = "leadhand: unfinished"
@@ -98,7 +98,9 @@ def keep(git: Git, path: Path, message: str) -> str:
     """Commits all changes in a worktree to its branch; returns the newest commit."""
     here = git.at(path)
     if has_changes(here):
-        open_nested(here, path, submodules_in(here))
+        record = read_record(path)
+        base = record.base if record is not None and record.base else "HEAD"
+        open_nested(here, path, submodules_of(here.ask("show", f"{base}:.gitmodules") or ""))
         add_all(here)
         if here.ask(*DIFF, "--cached", "--quiet") is None:
             here(*identity(here), "commit", "--quiet", "--no-verify", "--message", message)

@@ -52,14 +52,13 @@ def open_nested(run: Run, folder: Path, submodules: Collection[str]) -> list[str
     return [f"{prefix}{one}" for one in found]
 
 
-def submodules_in(run: Run) -> frozenset[str]:
-    """The submodules that `.gitmodules` names now, by their paths from the top of the worktree."""
-    top = run("rev-parse", "--show-toplevel").split("\n")[0]
-    try:
-        text = (Path(top) / ".gitmodules").read_text(errors="surrogateescape")
-    except OSError:
-        return frozenset()
-    return frozenset(_SUBMODULE.findall(text))
+def submodules_of(gitmodules: str) -> frozenset[str]:
+    r"""The submodules that a `.gitmodules` names, by their paths from the top of the worktree.
+
+    >>> submodules_of('[submodule "a"]\n\tpath = lib/a\n\turl = x\n')
+    frozenset({'lib/a'})
+    """
+    return frozenset(_SUBMODULE.findall(gitmodules))
 
 
 def _links(run: Run) -> Iterator[str]:

@@ -81,6 +81,19 @@ def test_worktree_starts_from_the_tip_and_leaves_the_users_tree_alone(case: Case
     assert user_state(case.repo) == before
 
 
+def test_repository_that_the_work_names_as_a_submodule_is_kept_as_files(case: Case) -> None:
+    path = case.make()
+    made = path / "made"
+    made.mkdir()
+    git(made, "init", "-q")
+    (made / "new").write_text("work")
+    git(made, "add", "new")
+    git(made, "commit", "-qm", "1")
+    (path / ".gitmodules").write_text('[submodule "made"]\n\tpath = made\n\turl = ./made\n')
+    worktrees.keep(case.git, path, "Do it")
+    assert git(case.repo, "show", f"leadhand/{PLAN}/one:made/new") == "work"
+
+
 def test_making_it_again_finds_the_same_with_its_work(case: Case) -> None:
     path = case.make()
     (path / "new").write_text("work")
