@@ -255,7 +255,7 @@ def tree_command(view: TreeView, **_: object) -> Iterator[str]:
 )
 def draw_command(*, session: str, path: Path | None, width: int | None) -> int:
     """Draw SESSION: its steps in layers, its loops, and what ran."""
-    from leadhand.cli.connect import open_client, tell
+    from leadhand.cli.connect import open_client
 
     with open_client(needs_worker=False) as client:
         if path is None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from leadhand.cli.render.tables import echo_json
-from leadhand.cli.render.times import clock_time
+from leadhand.cli.render.times import age, clock_time
 from leadhand.models.text import block, plain
 
 if TYPE_CHECKING:
@@ -120,8 +120,6 @@ def questions_command(*, as_json: bool) -> int:
     """List the open questions of all sessions, the oldest first."""
     from leadhand.cli.connect import open_client
     from leadhand.cli.questions import answer_lines, form_lines
-    from leadhand.cli.render.times import age, clock_time
-    from leadhand.models.text import block, plain
 
     with open_client(needs_worker=True) as client:
         found = _all_questions(client)

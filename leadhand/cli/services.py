@@ -29,7 +29,6 @@ def up_command() -> int:
     They serve all folders of this user. Interrupted sessions continue when the services are started
     again.
     """
-    from leadhand.cli.connect import tell
     from leadhand.local.services import ENDED_FOR_GOOD
     from leadhand.local.user_state import prepare, state_folder
     from leadhand.settings import environment
@@ -58,7 +57,6 @@ def _supervise(home: Path) -> int:
 
 def _stay_attached(home: Path) -> None:
     """Stay attached to services that another process's supervisor runs, until it ends."""
-    from leadhand.cli.connect import tell
     from leadhand.local.connect import ensure
 
     with ensure(home, say=tell) as connection:
@@ -272,7 +270,7 @@ def mcp_command() -> int:
     """
     import asyncio
 
-    from leadhand.cli.connect import reach, tell
+    from leadhand.cli.connect import reach
     from leadhand.client.client import AsyncClient
     from leadhand.mcp.server import serve
     from leadhand.settings import ClientSettings

@@ -16,12 +16,10 @@ import click
 
 from leadhand.cli.connect import shows, tell
 from leadhand.cli.group import Group
-from leadhand.client.client import Client
-from leadhand.errors import ApiAway, LeadhandError, Unavailable
 from leadhand.models.text import plain
-from leadhand.settings import environment
 
 if TYPE_CHECKING:
+    from leadhand.client.client import Client
     from leadhand.models.views.shared import LockGrant, LockOwnerView, LockView
 
 #: Signals that are passed on to the command.
@@ -51,6 +49,9 @@ def run_under_lock(
     wait_s: float | None,
 ) -> int:
     """Runs a command under a named lock, kills it if that is lost; returns its exit code."""
+    from leadhand.client.client import Client
+    from leadhand.errors import LeadhandError
+
     with Client(url, token, say=tell) as client:
         grant = client.acquire_lock(session, name, ttl_s=ttl_s, wait_s=wait_s)
         try:
@@ -76,6 +77,8 @@ class _Renewal:
 
     def renew(self) -> None:
         """Renew the grant. Raises _Lost."""
+        from leadhand.errors import ApiAway, LeadhandError, Unavailable
+
         sent = time.monotonic()
         try:
             self._client.renew_lock(self._session, self.grant, ttl_s=self.ttl_s)
@@ -93,6 +96,8 @@ class _Renewal:
 
 
 def _run(renewal: _Renewal, command: Sequence[str]) -> int:
+    from leadhand.settings import environment
+
     env = environment() | {
         "LEADHAND_LOCK": renewal.grant.name,
         "LEADHAND_LOCK_FENCE": str(renewal.grant.fence),

@@ -82,7 +82,6 @@ def fork_command(
 
 def show_made(view: SessionView, how: str, *, as_json: bool) -> None:
     """Prints a new session: as JSON, or its id with how to follow it, and its warnings."""
-    from leadhand.cli.render.tables import echo_json
     from leadhand.models.text import plain
 
     if as_json:

@@ -6,22 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
-from pydantic import ValidationError
 
 from leadhand.cli.group import Group
 from leadhand.cli.options import child_options, pairs_of
 from leadhand.cli.render.tables import echo_json, places_table
-from leadhand.graphs.documents import GraphDocument
-from leadhand.models.json_schema import schema_of, typed_value
-from leadhand.models.references import escape, map_texts
-from leadhand.models.suggestions import nearest
-from leadhand.models.validation_messages import first_error
-from leadhand.models.views.fleet import ToolView
-from leadhand.run import working_folder
 
 if TYPE_CHECKING:
     from leadhand.contract.submissions import ParentEnd
-    from leadhand.models.views.fleet import ToolParameter
+    from leadhand.graphs.documents import GraphDocument
+    from leadhand.models.views.fleet import ToolParameter, ToolView
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print exactly one JSON object.")
 
@@ -126,6 +119,8 @@ def _argument(parameter: ToolParameter) -> str:
 
 def find_tool(tools: Sequence[ToolView], name: str) -> ToolView:
     """Returns the tool of that name. Raises ClickException with the nearest name if unknown."""
+    from leadhand.models.suggestions import nearest
+
     known = {tool.name: tool for tool in tools}
     if name in known:
         return known[name]
@@ -143,6 +138,14 @@ def call_document(
     timeout_s: float | None,
 ) -> GraphDocument:
     """Builds a graph with one step that calls a tool. Raises ClickException if it is not valid."""
+    from pydantic import ValidationError
+
+    from leadhand.graphs.documents import GraphDocument
+    from leadhand.models.json_schema import schema_of, typed_value
+    from leadhand.models.references import escape, map_texts
+    from leadhand.models.validation_messages import first_error
+    from leadhand.run import working_folder
+
     # Without any tool the workers are still starting: the call itself then checks everything.
     schema = find_tool(tools, name).input_schema if tools else {}
     arguments = {key: typed_value(text, schema_of(schema, key)) for key, text in given.items()}
