@@ -13,8 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
-from leadhand.local import daemonize, processes
-from leadhand.local import user_state as home_folder
+from leadhand.local import daemonize, processes, user_state
 from leadhand.local.api_probe import proves_itself
 from leadhand.local.environment import require_valid, with_config
 from leadhand.local.errors import StackElsewhere, StackNotStarted, StackSilent
@@ -120,8 +119,8 @@ def join(home: Path, *, env: Mapping[str, str]) -> Connection | None:
     """
     if not (home / "run.json").is_file():
         return None
-    home_folder.require_own(home)
-    with home_folder.fit(home):
+    user_state.require_own(home)
+    with user_state.fit(home):
         commands_lock = processes.open_lock(home / "commands.lock")
     try:
         run = read_run(home)
@@ -149,7 +148,7 @@ class _Entry:
         needs_worker: bool,
         say: Say,
     ) -> None:
-        self.home = home_folder.prepare(home)
+        self.home = user_state.prepare(home)
         self._env = env
         self._commands = commands
         self._needs_worker = needs_worker
@@ -168,10 +167,10 @@ class _Entry:
     @contextmanager
     def at_work(self, give_up: float) -> Iterator[int]:
         """Hold the shared commands lock; waits while a supervisor that shuts down holds it."""
-        with home_folder.fit(self.home):
+        with user_state.fit(self.home):
             lock = self._commands_lock = processes.open_lock(self.home / "commands.lock")
         try:
-            with home_folder.fit(self.home):
+            with user_state.fit(self.home):
                 processes.mark(lock)
                 if not processes.share(lock):
                     self._rest(give_up)  # a supervisor that looks holds it for a moment
@@ -206,7 +205,7 @@ class _Entry:
             self._rest(give_up)
 
     def _take_supervisor_lock(self) -> int | None:
-        with home_folder.fit(self.home):
+        with user_state.fit(self.home):
             lock = processes.open_lock(self.home / "supervisor.lock")
             if processes.take(lock):
                 return lock
@@ -238,11 +237,11 @@ class _Entry:
         require_not_downgrade(self.home)
         attempt = self._attempt = secrets.token_hex(8)
         self._tell("starting Leadhand's services")
-        with home_folder.fit(self.home):
+        with user_state.fit(self.home):
             os.ftruncate(lock, 0)  # the process id of the supervisor before
             (self.home / "run.json").unlink(missing_ok=True)
             fields = {"attempt": attempt, "stage": "", "failure": ""}
-            home_folder.write_fields(self.home / "start.json", fields)
+            user_state.write_fields(self.home / "start.json", fields)
             with (self.home / "log" / "supervisor.log").open("ab") as log:
                 subprocess.run(  # noqa: S603 - a fixed argv
                     self._supervisor_command(lock, attempt),
@@ -275,7 +274,7 @@ class _Entry:
             raise self._not_started(f"the supervisor ended {starts} times")
 
     def _read_start(self) -> dict[str, str]:
-        fields = home_folder.read_fields(self.home / "start.json")
+        fields = user_state.read_fields(self.home / "start.json")
         return {name: str(value) for name, value in fields.items()}
 
     def _rest(self, give_up: float) -> None:
@@ -285,7 +284,7 @@ class _Entry:
         time.sleep(_LOOK_S)
 
     def _not_started(self, why: str) -> StackNotStarted:
-        tail = home_folder.tail(self.home / "log" / "supervisor.log")
+        tail = user_state.tail(self.home / "log" / "supervisor.log")
         return StackNotStarted(str(self.home), why, tail)
 
     def _tell(self, text: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from leadhand.local import user_state as home_folder
+from leadhand.local import user_state
 from leadhand.local.errors import StackNotStarted
 from leadhand.local.processes import free_port
 from leadhand.local.user_state import home_of
@@ -77,9 +77,9 @@ def require_answer(home: Path, redis_url: str) -> None:
 def own_port(home: Path) -> int:
     """Returns the API port of the last run, or a free one if it is taken, and stores it."""
     path = home / "api.json"
-    port = free_port(int(home_folder.read_fields(path).get("port", 0)))
-    with home_folder.fit(home):
-        home_folder.write_fields(path, {"port": port})
+    port = free_port(int(user_state.read_fields(path).get("port", 0)))
+    with user_state.fit(home):
+        user_state.write_fields(path, {"port": port})
     return port
 
 

@@ -22,8 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
-from leadhand.local import credentials, processes
-from leadhand.local import user_state as home_folder
+from leadhand.local import credentials, processes, user_state
 from leadhand.local.errors import RedisForeign, RedisMissing, RedisNotStarted
 from leadhand.local.processes import GuardedProcess, free_port
 
@@ -155,7 +154,7 @@ def find_writer(home: Path) -> Writer | None:
     """Returns kind and version of the server that wrote the folder's data; None if unknown."""
     if not holds_data(home):
         return None
-    fields = home_folder.read_fields(home / "redis" / RECORD)
+    fields = user_state.read_fields(home / "redis" / RECORD)
     version = _SERVER_VERSION.fullmatch(str(fields.get("version", "")))
     if version is None or "kind" not in fields:
         return read_writer(home)
@@ -166,8 +165,8 @@ def record_program(home: Path, program: Program) -> None:
     """Records which server writes the folder's data from now on."""
     fields = {"path": str(program.path), "kind": program.kind, "version": _text(program.version)}
     record = home / "redis" / RECORD
-    if home_folder.read_fields(record) != fields:
-        home_folder.write_fields(record, fields)
+    if user_state.read_fields(record) != fields:
+        user_state.write_fields(record, fields)
 
 
 def may_open(program: Program, writer: Writer) -> bool:
@@ -176,7 +175,7 @@ def may_open(program: Program, writer: Writer) -> bool:
 
 
 def _recorded(home: Path) -> Path | None:
-    path = home_folder.read_fields(home / "redis" / RECORD).get("path")
+    path = user_state.read_fields(home / "redis" / RECORD).get("path")
     return Path(str(path)) if path else None
 
 
@@ -263,7 +262,7 @@ class RedisServer:
 
     def output(self) -> str:
         """Return the end of what the server has written since it was last started."""
-        return home_folder.tail(self.log, since=self._log_began)
+        return user_state.tail(self.log, since=self._log_began)
 
     @property
     def url(self) -> str:
@@ -275,12 +274,12 @@ class RedisServer:
 
         Raises RedisMissing, RedisForeign, RedisNotStarted, FolderUnfit.
         """
-        home_folder.prepare(self._home)
+        user_state.prepare(self._home)
         program = self._program = self._choose()
         for _ in range(_PORT_TRIES):
             self._spawn(program, free_port(self._port()))
             if self._answers(program):
-                with home_folder.fit(self._home):
+                with user_state.fit(self._home):
                     record_program(self._home, program)
                 return self.url
         raise self._not_started(program, "no free port could be bound")
@@ -321,12 +320,12 @@ class RedisServer:
 
     def _spawn(self, program: Program, port: int) -> None:
         password = self._password() or secrets.token_urlsafe(32)
-        self._log_began = home_folder.size(self.log)
-        with home_folder.fit(self._home):
-            home_folder.write_fields(self._endpoint, {"port": port, "password": password})
+        self._log_began = user_state.size(self.log)
+        with user_state.fit(self._home):
+            user_state.write_fields(self._endpoint, {"port": port, "password": password})
             configuration = _CONFIGURATION.format(port=port, password=password)
             written = self._folder / "redis.conf"
-            home_folder.write_whole(written, configuration)
+            user_state.write_whole(written, configuration)
             lock = self._take_folder(program)
             try:
                 # With its configuration on standard input, a long or odd path does not matter.
@@ -384,7 +383,7 @@ class RedisServer:
         return RedisNotStarted(str(program.path), why, self.output())
 
     def _port(self) -> int:
-        return int(home_folder.read_fields(self._endpoint).get("port", 0))
+        return int(user_state.read_fields(self._endpoint).get("port", 0))
 
     def _password(self) -> str:
-        return str(home_folder.read_fields(self._endpoint).get("password", ""))
+        return str(user_state.read_fields(self._endpoint).get("password", ""))

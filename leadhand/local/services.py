@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from leadhand.local import processes, user_state
-from leadhand.local import user_state as home_folder
 from leadhand.local.errors import EmbeddedError, StackElsewhere
 from leadhand.local.processes import GuardedProcess
 
@@ -149,7 +148,7 @@ def find_running(home: Path) -> Running | None:
     path = home / "supervisor.lock"
     if not path.is_file():
         return None
-    with home_folder.fit(home):
+    with user_state.fit(home):
         lock = processes.open_lock(path)
         try:
             if processes.take(lock):
@@ -166,7 +165,7 @@ def read_run(home: Path) -> dict[str, str]:
 
     The services in it may have been killed.
     """
-    return {name: str(value) for name, value in home_folder.read_fields(home / "run.json").items()}
+    return {name: str(value) for name, value in user_state.read_fields(home / "run.json").items()}
 
 
 def require_here(home: Path, run: Mapping[str, str]) -> None:

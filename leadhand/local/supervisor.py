@@ -40,8 +40,7 @@ from typing import NamedTuple, Protocol
 
 from leadhand import process_guard
 from leadhand.errors import SettingInvalid
-from leadhand.local import processes
-from leadhand.local import user_state as home_folder
+from leadhand.local import processes, user_state
 from leadhand.local.api_probe import LocalApi
 from leadhand.local.credentials import own_port, require_answer, user_agents_files
 from leadhand.local.environment import Stack, broker_of, digests, service_environment, with_config
@@ -95,7 +94,7 @@ class Sessions(Protocol):
 class IdleShutdown:
     """The idle state of one supervisor; time is an argument.
 
-    The clock starts again with each command, which marks the lock file (`file_locks.mark`), and
+    The clock starts again with each command, which marks the lock file (`processes.mark`), and
     while a session is live.
     """
 
@@ -174,7 +173,7 @@ class Supervisor:
         home: Path,
         *,
         lock: int,
-        own: home_folder.Secrets,
+        own: user_state.Secrets,
         commands: Commands,
         env: Mapping[str, str],
         linger_s: float,
@@ -327,7 +326,7 @@ class Supervisor:
                 _log.warning("%s", news)
 
     def _publish(self, stack: Stack, *, ready: str) -> None:
-        home_folder.write_fields(
+        user_state.write_fields(
             self._home / "run.json",
             {
                 "pid": os.getpid(),
@@ -370,11 +369,11 @@ class Supervisor:
 
     def _tell(self, *, stage: str = "", failure: str = "") -> None:
         fields = {"attempt": self._attempt, "stage": stage, "failure": failure}
-        with home_folder.fit(self._home):
-            home_folder.write_fields(self._home / "start.json", fields)
+        with user_state.fit(self._home):
+            user_state.write_fields(self._home / "start.json", fields)
 
     def _not_started(self, why: str, log: Path) -> StackNotStarted:
-        return StackNotStarted(str(self._home), why, home_folder.tail(log))
+        return StackNotStarted(str(self._home), why, user_state.tail(log))
 
 
 def _why_refused(output: str) -> str:
@@ -394,19 +393,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         env = with_config(environment())
         settings = ClientSettings.from_env(env)
         home = options.home.absolute()
-        home_folder.prepare(home)
+        user_state.prepare(home)
         lock = options.lock_fd if options.lock_fd is not None else _take_over(home)
         require_not_downgrade(home)
-        with home_folder.fit(home):
+        with user_state.fit(home):
             write_pid(lock)
             record_version(home)
-        own = home_folder.read_secrets(home)
+        own = user_state.read_secrets(home)
     except (EmbeddedError, SettingInvalid) as error:
         _log.error("%s", error)
         if options.attempt:  # the command that waits for it starts no other one
             fields = {"attempt": options.attempt, "stage": "", "failure": str(error)}
             with contextlib.suppress(OSError):  # a full disk cannot take this either
-                home_folder.write_fields(options.home / "start.json", fields)
+                user_state.write_fields(options.home / "start.json", fields)
         return 1
     os.set_inheritable(lock, False)
     umask = os.umask(0o077)

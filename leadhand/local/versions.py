@@ -15,8 +15,7 @@ from collections.abc import Callable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from leadhand.local import processes
-from leadhand.local import user_state as home_folder
+from leadhand.local import processes, user_state
 from leadhand.local.api_probe import LocalApi
 from leadhand.local.environment import differing
 from leadhand.local.errors import StackElsewhere
@@ -69,7 +68,7 @@ def code_stamp() -> str:
 
 def require_not_downgrade(home: Path) -> None:
     """Raise StackElsewhere if a newer Leadhand has used the state folder."""
-    fields = home_folder.read_fields(home / _FILE)
+    fields = user_state.read_fields(home / _FILE)
     used, own = str(fields.get("version", "")), own_version()
     if is_newer(used, own):
         why = f"Leadhand {used} has written their data, and this is {own}"
@@ -82,8 +81,8 @@ def require_not_downgrade(home: Path) -> None:
 def record_version(home: Path) -> None:
     """Record this version as the one that uses the state folder from now on."""
     fields = {"version": own_version(), "python": sys.executable}
-    if home_folder.read_fields(home / _FILE) != fields:
-        home_folder.write_fields(home / _FILE, fields)
+    if user_state.read_fields(home / _FILE) != fields:
+        user_state.write_fields(home / _FILE, fields)
 
 
 def _stamp_of(folder: Path) -> str:
@@ -160,10 +159,10 @@ def _is_alone(lock: int) -> bool:
 
 
 def _is_news(home: Path, what: str) -> bool:
-    if home_folder.read_fields(home / _TOLD).get("what") == what:
+    if user_state.read_fields(home / _TOLD).get("what") == what:
         return False
-    with home_folder.fit(home):
-        home_folder.write_fields(home / _TOLD, {"what": what})
+    with user_state.fit(home):
+        user_state.write_fields(home / _TOLD, {"what": what})
     return True
 
 
