@@ -88,8 +88,9 @@ def ensure(
     SettingInvalid.
     """
     env = environment() if env is None else env
-    settings = ClientSettings.from_env(with_config(env))  # a fault is reported before any start
-    require_valid(with_config(env))
+    wanted = with_config(env)
+    settings = ClientSettings.from_env(wanted)  # a fault is reported before any start
+    require_valid(wanted)
     home = (home or state_folder(env)).absolute()
     entry = _Entry(
         home,
@@ -106,7 +107,7 @@ def ensure(
         require_usable(entry.home, run, entry.say)
         _require_same(entry.home, run, settings.redis_url)
         if not entry.has_started:
-            compare_settings(run, with_config(env), entry.say)
+            compare_settings(run, wanted, entry.say)
         return Connection(
             url=run["url"], token=run["token"], home=entry.home, commands_lock=commands_lock
         )

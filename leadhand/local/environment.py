@@ -129,6 +129,8 @@ def with_config(env: Mapping[str, str]) -> dict[str, str]:
 def require_valid(env: Mapping[str, str]) -> None:
     """Raises SettingInvalid for a setting of the services that has no valid value."""
     wanted = {name: text for name, text in env.items() if name in SETTABLE}
+    if not wanted:
+        return  # most commands have none, and need not build the model
     try:
         ServerVariables.model_validate(given(ServerVariables, wanted))
     except ValidationError as error:
