@@ -8,17 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
-from pydantic import JsonValue, ValidationError
 
 from leadhand.cli.group import Group
 from leadhand.cli.options import budget_options, child_options, pairs_of, pop_budget
-from leadhand.flows.faults import faults_of_graph
-from leadhand.flows.file_reading import FlowInvalid, json_in
-from leadhand.graphs.documents import GraphDocument, declare_inputs
-from leadhand.models.json_schema import schema_of, typed_value
 
 if TYPE_CHECKING:
+    from pydantic import JsonValue
+
     from leadhand.contract.submissions import ParentEnd
+    from leadhand.graphs.documents import GraphDocument
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print exactly one JSON object.")
 _FILE = click.argument("file", type=click.Path(path_type=Path))
@@ -183,6 +181,10 @@ class GraphFile(NamedTuple):
 
 def read_graph(file: Path, fields: Mapping[str, JsonValue], inputs: Mapping[str, str]) -> GraphFile:
     """Reads a graph file with `fields` and `inputs` replaced; returns the graph, or its errors."""
+    from leadhand.flows.file_reading import FlowInvalid, json_in
+    from leadhand.graphs.documents import declare_inputs
+    from leadhand.models.json_schema import schema_of, typed_value
+
     try:
         given = json_in(file)
     except FlowInvalid as error:
@@ -210,6 +212,11 @@ def read_graph(file: Path, fields: Mapping[str, JsonValue], inputs: Mapping[str,
 
 
 def _read_document(given: dict[str, JsonValue]) -> GraphFile:
+    from pydantic import ValidationError
+
+    from leadhand.flows.faults import faults_of_graph
+    from leadhand.graphs.documents import GraphDocument
+
     try:
         return GraphFile(GraphDocument.model_validate(given), [], given)
     except ValidationError as error:
