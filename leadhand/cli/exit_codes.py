@@ -6,20 +6,12 @@ from collections.abc import Iterable
 
 #: The work was accepted or done.
 DONE = 0
-
-
 #: Invalid input or an internal error.
 FAULT = 1
-
-
 #: Stopped, exited or aborted.
 HALTED = 2
-
-
 #: Ended without acceptance.
 FAILED = 3
-
-
 _OF_STATUS = {
     "completed": DONE,
     "failed": FAILED,

@@ -7,8 +7,6 @@ from datetime import UTC, datetime
 
 #: A time as the API writes it, in UTC.
 _TIME = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?\+00:00")
-
-
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
