@@ -483,7 +483,8 @@ class Worktree:
             if found[1] != b"H" or found[2] == _LINK or int(found[5] or 0) >= since
         ]
         links = [one.name for one in entries if one.is_link]
-        newer = [one for one in entries if one.seconds >= since and one.is_newer(self.folder)]
+        files = (one for one in entries if not one.is_link)
+        newer = [one for one in files if one.seconds >= since and one.is_newer(self.folder)]
         believed = [one.name for one in entries if one.tag.islower()]
         sparse = [one.name for one in entries if one.tag in "sS"]
         there = [name for name in sparse if self._has(name)]
