@@ -166,11 +166,19 @@ class Schedule:
             return
         for grant in answer.grants:
             self.seen["beside another"] += bool(self._held)
-            try:
-                self._held.append(self.engine.attempts.work(self.ref, grant))
-            except ReferenceUnresolved as error:
-                raise AssertionError(str(error)) from None
+            self._held.append(self._work(grant))
         self._require_order(answer.grants, self._look())
+
+    def _work(self, grant: Grant) -> Work:
+        """What a call does: a last step has nothing to call if it refers to one that failed."""
+        try:
+            return self.engine.attempts.work(self.ref, grant)
+        except ReferenceUnresolved as error:
+            needs = self._needs[self._names.of(grant.address)]
+            _, fatal = self._expected()
+            assert runs_last(self._names.node_at(grant.address)), str(error)
+            assert needs & fatal.keys(), str(error)
+            return self.engine.attempts.bare_work(self.ref, grant)
 
     def _require_order(self, grants: tuple[Grant, ...], look: Look) -> None:
         """Steps begin after what they need, beside all others, and as many as their limit says."""
@@ -209,13 +217,18 @@ class Schedule:
         return answer.word
 
     def _fail_for_good(self, work: Work, outcome: Outcome) -> None:
-        """A session that is ending retries nothing; a non-critical step has failed then."""
-        if work.step.for_each is None and not work.step.quick:
+        """A session that is ending retries nothing; a non-critical step has failed then.
+
+        One that refers to the failed step runs again with that.
+        """
+        if work.inputs and work.step.for_each is None and not work.step.quick:
             self._tools.ruin(str(work.step.label), outcome.text)
 
     def _outcome(self, work: Work) -> Outcome:
         if is_skipped(work):
             return skipped_outcome(work)
+        if not work.inputs:
+            return failed("a reference has no value", retryable=False)
         arguments = work.inputs["arguments"]
         assert isinstance(arguments, dict)
         if work.step.quick:

@@ -273,6 +273,20 @@ def test_join_ended_runs_after_a_critical_failure_of_what_it_waits_for(bench: Be
     assert world.status == "stopped"
 
 
+def test_join_ended_fails_if_it_refers_to_the_failed_step_until_that_succeeds(
+    bench: Bench,
+) -> None:
+    world = graph(bench, WORK, {"name": "told", "arguments": {"n": "${work.n}"}, "join": "ended"})
+    world.run(work=broken)
+    assert (world.called, world.status) == (["work"], "failed")
+    assert world.result.reason is not None
+    assert world.result.reason.text == "it is broken"
+    assert any("the step failed: it is broken" in one for one in world.result.warnings)
+    world.engine.control.apply(world.id, "resume")
+    world.run(work=lambda: {"n": 3})
+    assert (world.status, world.result.results["told"]) == ("completed", {"n": 3})
+
+
 def test_only_a_single_call_can_always_run() -> None:
     each = {"tool": "echo", "for_each": [1], **CLEAN}
     with pytest.raises(ValidationError, match="only a single call can always run"):
