@@ -174,11 +174,11 @@ class Schedule:
         try:
             return self.engine.attempts.work(self.ref, grant)
         except ReferenceUnresolved as error:
-            needs = self._needs[self._names.of(grant.address)]
-            _, fatal = self._expected()
-            assert runs_last(self._names.node_at(grant.address)), str(error)
-            assert needs & fatal.keys(), str(error)
-            return self.engine.attempts.bare_work(self.ref, grant)
+            why = str(error)
+        _, fatal = self._expected()
+        assert runs_last(self._names.node_at(grant.address)), why
+        assert self._needs[self._names.of(grant.address)] & fatal.keys(), why
+        return self.engine.attempts.bare_work(self.ref, grant)
 
     def _require_order(self, grants: tuple[Grant, ...], look: Look) -> None:
         """Steps begin after what they need, beside all others, and as many as their limit says."""
