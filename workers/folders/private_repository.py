@@ -32,6 +32,8 @@ _LISTS = ("core.excludesfile", "core.attributesfile")
 _CONVERSIONS = "conversions.json"
 CONVERTED = "converted.json"
 _PATHS = ("objects", "index", "info/exclude", "info/attributes")
+#: Snapshots convert nothing: these attributes count more than those of any `.gitattributes`.
+_CONVERT_NOTHING = "* -text -ident -filter !working-tree-encoding\n"
 
 
 class FolderTooLarge(Exception):
@@ -124,8 +126,9 @@ def make_repository(
     if theirs is None and most is not None:
         _check_size(top, most, deadline)
     home, draft = _home(shelf, top), Path(tempfile.mkdtemp(prefix="new-", dir=shelf))
-    for name in ("refs", "objects/info"):
+    for name in ("refs", "objects/info", "info"):
         (draft / name).mkdir(parents=True)
+    (draft / "info" / "attributes").write_text(_CONVERT_NOTHING)
     (draft / "by-products").write_bytes(by_products)
     (draft / _CONVERSIONS).write_text(json.dumps({} if theirs is None else _conversions(run)))
     if theirs is not None:

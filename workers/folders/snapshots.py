@@ -530,31 +530,36 @@ class Worktree:
         found, there, left = dict[str, tuple[str, str]](), list[_Entry](), READ_BYTES
         for one in self._convertible(repository):
             size = _size(repository.top / one.name)
-            is_kept = size is not None and size <= min(LARGE, left) and one.mode != _SYMLINK
+            is_file = one.mode != _SYMLINK and not one.is_link
+            is_kept = size is not None and size <= min(LARGE, left) and is_file
             if is_kept and not one.is_newer(repository.top):
                 there.append(one)
                 left -= size or 0
         for at in range(0, len(there), 500):
-            part = there[at : at + 500]
-            paths = (str(repository.top / one.name) for one in part)
-            ids = self._git("hash-object", "-w", "--no-filters", "--", *paths).split("\n")
-            found |= {
-                one.name: (one.id, raw) for one, raw in zip(part, ids, strict=True) if one.id != raw
-            }
+            part = [(one, str(repository.top / one.name)) for one in there[at : at + 500]]
+            raws = zip(part, self._hash_as_is([path for _, path in part]), strict=True)
+            other = [(*file, raw) for file, raw in raws if file[0].id != raw]
+            # Most files are stored as they are, so that only few are written.
+            self._hash_as_is([path for _, path, _ in other], "-w")
+            found |= {one.name: (one.id, raw) for one, _, raw in other}
         if found:
             repository.converted.write_text(json.dumps(found))
 
+    def _hash_as_is(self, paths: Sequence[str], *options: str) -> list[str]:
+        """The ids of files without any conversion."""
+        if not paths:
+            return []
+        return self._git("hash-object", *options, "--no-filters", "--", *paths).split("\n")
+
     def _convertible(self, repository: PrivateRepository) -> Iterator[_Entry]:
-        """The files that the folder's repository may convert: by filters, or all by line ends."""
-        conversions = repository.conversions
-        if conversions.get("core.autocrlf") in ("true", "input"):
-            which = [":(top)"]
-        elif any(name.startswith("filter.") for name in conversions):
-            which = [":(top)", ":(top,exclude,attr:!filter)"]
-        else:
-            return
+        """The files that the folder's repository may convert, by attributes or core.autocrlf."""
+        which = [":(top)"]
+        if repository.conversions.get("core.autocrlf") not in ("true", "input"):
+            which += (f":(top,exclude,attr:{attributes})" for attributes in _AS_IS)
         listed = self._run_git("ls-files", "-z", "--full-name", "--", *which, own=False)
         names = {one for one in listed.split(b"\0") if one}
+        if not names:
+            return
         entries = self._run_git(
             "ls-files", "--stage", "-v", "--debug", "-z", "--full-name", "--", ":(top)"
         )
@@ -725,6 +730,11 @@ _ENTRY = re.compile(
 _LINK = b"160000"
 #: The mode of a symbolic link.
 _SYMLINK = "120000"
+#: The attributes of files that git stores as they are.
+_AS_IS = (
+    "!text !crlf !eol !ident !filter !working-tree-encoding",
+    "-text !ident !filter !working-tree-encoding",
+)
 
 
 class _Entry(NamedTuple):

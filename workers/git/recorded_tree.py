@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from leadhand.models.git_settings import LIST_FILTERS, PROGRAMS, filters_in, settings_as_variables
-from workers.git.git import Git, GitFailed, identity
+from workers.git.git import Git, identity
 from workers.git.layout import read_record, write_record
 from workers.git.repository import is_ancestor
 from workers.git.worktrees import keep
@@ -17,6 +18,9 @@ from workers.git.worktrees import keep
 #: The modes of files in a tree, and of other repositories.
 _FILES, _GITLINK = ("100644", "100755"), "160000"
 _NULL = "0" * 40
+#: The attributes by which git converts a file without a filter.
+_ENCODING = "working-tree-encoding"
+_CONVERT = frozenset({"text", "crlf", "eol", "ident", _ENCODING})
 
 
 class Work(NamedTuple):
@@ -65,9 +69,10 @@ def commit_tree(git: Git, path: Path, work: Work, message: str) -> str:
     alternates = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": _quoted(work.objects)}
     head = here("rev-parse", "HEAD")
     merged = _merged_heads(here)
-    with tempfile.TemporaryDirectory(prefix="leadhand-") as drafts:
-        index = {"GIT_INDEX_FILE": str(Path(drafts) / "index")}
-        whole = _storable(here.within({**alternates, **index}), head, work)
+    with tempfile.TemporaryDirectory(prefix="leadhand-") as name:
+        drafts = Path(name)
+        index = {"GIT_INDEX_FILE": str(drafts / "index")}
+        whole = _storable(here.within({**alternates, **index}), head, work, drafts)
     if merged or whole != here("rev-parse", "HEAD^{tree}"):
         parents = [part for one in (head, *merged) for part in ("-p", one)]
         known = here.within(alternates)
@@ -80,24 +85,23 @@ def commit_tree(git: Git, path: Path, work: Work, message: str) -> str:
     return here("rev-parse", "HEAD")
 
 
-def _storable(here: Git, head: str, work: Work) -> str:
-    """The tree as `git add` would store it: a snapshot runs no filters, and has files as they are.
+def _storable(here: Git, head: str, work: Work, drafts: Path) -> str:
+    """The tree as `git add` would store it: a snapshot converts nothing, and has files as they are.
 
     A submodule that is not filled is not in a snapshot either, and stays.
     """
     here("read-tree", work.tree)
     changes = list(_changes(here, head, work.tree))
-    converted = _Conversions(here, work).of([one for one in changes if one.mode in _FILES])
-    lines: list[str] = []
     files = [one.path for one in changes if one.id != _NULL]
-    for one in changes:
-        is_gone = one.old_mode == _GITLINK and one.id == _NULL
-        if is_gone and (here.folder / one.path).is_dir() and not _has_below(files, one.path):
-            lines.append(f"{_GITLINK} {one.old_id}\t{one.path}\0")
-        elif one.path in converted:
-            lines.append(f"{one.mode} {converted[one.path]}\t{one.path}\0")
+    lines = [
+        f"{_GITLINK} {one.old_id}\t{one.path}\0"
+        for one in changes
+        if one.old_mode == _GITLINK and one.id == _NULL
+        if (here.folder / one.path).is_dir() and not _has_below(files, one.path)
+    ]
     if lines:
         here("update-index", "-z", "--index-info", given="".join(lines))
+    _Conversions(here, work, drafts).store([one for one in changes if one.mode in _FILES])
     return here("write-tree")
 
 
@@ -117,54 +121,86 @@ def _changes(here: Git, head: str, tree: str) -> Iterator[_Change]:
 class _Conversions:
     """Stores files as `git add` did in the repository before the first doer.
 
-    `here` has the filters of then. Filters and attributes that were set since then are a doer's:
-    they would make other content of what the checkers have judged.
+    `here` has the filters and the index of the work. Filters and attributes that were set since
+    then are a doer's: they would make other content of what the checkers have judged. What is in
+    the worktree by now is not read either, so files are converted in a draft folder.
     """
 
-    def __init__(self, here: Git, work: Work) -> None:
+    def __init__(self, here: Git, work: Work, drafts: Path) -> None:
         self._line_ends = work.conversions.get("core.autocrlf", "")
         names = (name for name in work.conversions if name.startswith("filter."))
         self._drivers = {name.rpartition(".")[0].removeprefix("filter.") for name in names}
-        self._theirs = here
-        ends = settings_as_variables([("core.autocrlf", self._line_ends)], {})
-        self._recorded = here.within({**work.snapshots, **(ends if self._line_ends else {})})
+        self._snapshots = here.within(work.snapshots)
+        self._files = drafts / "files"
+        self._files.mkdir()
+        tree = {"GIT_WORK_TREE": str(self._files)}
+        #: With the filters, which may need the repository, as that of LFS does.
+        home = here("rev-parse", "--absolute-git-dir")
+        self._theirs = here.at(self._files).within({**tree, "GIT_DIR": home})
+        #: With the attributes from before the first doer, which the snapshots do not follow.
+        own = {**work.snapshots, **tree, **_recorded(work, drafts / "git")}
+        self._recorded = here.at(self._files).within(own)
 
-    def of(self, changes: Sequence[_Change]) -> dict[str, str]:
-        """Return the ids of the stored contents of those files that git converts."""
-        if not changes or not (self._drivers or self._line_ends in ("true", "input")):
-            return {}
+    def store(self, changes: Sequence[_Change]) -> None:
+        """Put those files that git converts into the index as it stores them. Raises GitFailed."""
+        if not changes:
+            return
         paths = [one.path for one in changes]
-        attributes, now = _attributes(self._recorded, paths), _attributes(self._theirs, paths)
-        found: dict[str, str] = {}
-        for one in changes:
-            has_filter = attributes[one.path].get("filter") in self._drivers
-            if has_filter and attributes[one.path] == now[one.path]:
-                found[one.path] = _stored(self._theirs, one)
-            elif not has_filter and self._line_ends in ("true", "input"):
-                found[one.path] = _stored(self._recorded, one)
-        return found
+        then, now = _attributes(self._recorded, paths), _attributes(self._theirs, paths)
+        filtered = {one for one in changes if then[one.path].get("filter") in self._drivers}
+        # Without the filter, such a file stays as it was judged.
+        same = [one for one in filtered if then[one.path] == now[one.path]]
+        others = [one for one in changes if one not in filtered]
+        if self._line_ends not in ("true", "input"):
+            others = [one for one in others if then[one.path].keys() & _CONVERT]
+        for git, files in ((self._theirs, same), (self._recorded, others)):
+            plain = [one for one in files if _ENCODING not in then[one.path]]
+            encoded = [one.path for one in files if _ENCODING in then[one.path]]
+            self._store(git, plain, encoded)
+
+    def _store(self, git: Git, files: Sequence[_Change], encoded: Sequence[str]) -> None:
+        """Put files into the index as git converts them; those that it cannot encode stay."""
+        if not (files or encoded):
+            return
+        names = _listed([*(one.path for one in files), *encoded])
+        self._snapshots("checkout-index", "-z", "--stdin", f"--prefix={self._files}/", given=names)
+        # Git keeps the line ends of a file that is stored with those of Windows already.
+        empty = git("hash-object", "-w", "--stdin", given="")
+        before = ((one, one.old_id if one.old_mode in _FILES else empty) for one in files)
+        lines = "".join(f"{one.mode} {id_}\t{one.path}\0" for one, id_ in before)
+        git("update-index", "-z", "--index-info", given=lines)
+        git("update-index", "-z", "--stdin", given=_listed(one.path for one in files))
+        for name in encoded:
+            git.ask("update-index", "--", name)
 
 
-def _pinned(here: Git, filters: Mapping[str, str]) -> dict[str, str]:
-    """Variables with which git has these filters, and no others."""
+def _recorded(work: Work, home: Path) -> dict[str, str]:
+    """Make a repository with the attributes and line ends of then, and return its variables."""
+    snapshots = Path(work.snapshots["GIT_DIR"])
+    (home / "refs").mkdir(parents=True)
+    for name in ("HEAD", "config"):
+        shutil.copyfile(snapshots / name, home / name)
+    ends = work.conversions.get("core.autocrlf") or "false"
+    settings = settings_as_variables([("core.autocrlf", ends), ("core.safecrlf", "false")], {})
+    return {"GIT_DIR": str(home), "GIT_OBJECT_DIRECTORY": str(work.objects), **settings}
+
+
+def _pinned(here: Git, conversions: Mapping[str, str]) -> dict[str, str]:
+    """Variables with which git has these filters and line ends, and no others."""
     now = filters_in(os.fsencode(here.ask(*LIST_FILTERS) or ""))
     pinned = {name: "" for name in now if name.rpartition(".")[2] in PROGRAMS}
     pinned |= {name: "false" for name in now if name.endswith(".required")}
-    pinned |= {name: value for name, value in filters.items() if name != "core.autocrlf"}
+    pinned |= {"core.autocrlf": "false", **conversions, "core.safecrlf": "false"}
     return settings_as_variables([*pinned.items()], {})
 
 
-def _stored(git: Git, one: _Change) -> str:
-    code, content, error = git.run("cat-file", "blob", one.id)
-    if code:
-        raise GitFailed("cat-file", error)
-    return git("hash-object", "-w", "--stdin", "--path", one.path, given=content)
+def _listed(names: Iterable[str]) -> str:
+    return "".join(f"{name}\0" for name in names)
 
 
 def _attributes(git: Git, paths: Sequence[str]) -> dict[str, dict[str, str]]:
     """The attributes of each file, as the index has them."""
-    given = "".join(f"{path}\0" for path in paths)
-    words = git("check-attr", "--cached", "-z", "--stdin", "-a", given=given).split("\0")
+    words = git("check-attr", "--cached", "-z", "--stdin", "-a", given=_listed(paths)).split("\0")
     found: dict[str, dict[str, str]] = {path: {} for path in paths}
     for path, name, value in zip(words[::3], words[1::3], words[2::3], strict=False):
         found[path][name] = value

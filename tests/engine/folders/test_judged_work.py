@@ -490,9 +490,10 @@ def test_git_is_put_back_where_a_checker_moves_head(
 
 
 #: How git converts files, what each line of one is in the folder, and as git stores it.
-CONVERSIONS = {
-    "filter": (("filter.x.clean", "base64"), ("filter.x.smudge", "base64 -d"), b"x\n", b"eAo=\n"),
-    "line ends": (("core.autocrlf", "true"), ("core.safecrlf", "false"), b"x\r\n", b"x\n"),
+CONVERSIONS: dict[str, tuple[dict[str, str], bytes, bytes]] = {
+    "filter": ({"filter.x.clean": "base64", "filter.x.smudge": "base64 -d"}, b"x\n", b"eAo=\n"),
+    "line ends": ({"core.autocrlf": "true", "core.safecrlf": "false"}, b"x\r\n", b"x\n"),
+    "attributes": ({"core.safecrlf": "false"}, b"x\r\n", b"x\n"),
 }
 
 
@@ -501,10 +502,11 @@ def test_files_that_git_converts_are_put_back_as_they_are_in_the_folder(
     sessions: Sessions, repo: Path, how: str
 ) -> None:
     """They are no change if only their times are new, and are stored as git stores them."""
-    *settings, content, stored = CONVERSIONS[how]
-    for name, value in settings:
+    settings, content, stored = CONVERSIONS[how]
+    for name, value in settings.items():
         git(repo, "config", name, value)
-    (repo / ".gitattributes").write_text("*.big filter=x\n")
+    attributes = "text eol=crlf" if how == "attributes" else "filter=x"
+    (repo / ".gitattributes").write_text(f"*.big {attributes}\n")
     for name in ("kept.big", "mutated.big", "work.big"):
         (repo / name).write_bytes(content)
     git(repo, "add", ".")

@@ -123,6 +123,10 @@ def killed_at_each_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
     pytest.fail("it calls git without end")
 
 
+#: A setting that converts nothing.
+_NONE = ("core.safecrlf", "true")
+
+
 @pytest.mark.parametrize(
     ("attributes", "setting", "content", "stored"),
     [
@@ -133,6 +137,11 @@ def killed_at_each_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
             b"BIG \xff\n",
         ),
         ("", ("core.autocrlf", "input"), b"a\r\nb\r\n", b"a\nb\n"),
+        ("*.big text\n", _NONE, b"a\r\nb\r\n", b"a\nb\n"),
+        ("*.big text=auto\n", ("core.fileMode", "false"), b"a\r\n", b"a\n"),
+        ("*.big ident\n", _NONE, b"$Id: x $\n", b"$Id$\n"),
+        ("*.big working-tree-encoding=UTF-16BE\n", _NONE, b"\0a\0\n", b"a\n"),
+        ("*.big working-tree-encoding=UTF-16BE\n", _NONE, b"odd", b"odd"),  # it is not UTF-16
     ],
 )
 def test_files_are_stored_as_git_add_stores_them(
@@ -161,6 +170,7 @@ EVIL = "$(echo evil | git hash-object -w --stdin)"
         ("git config filter.new.clean 'echo evil'", b"BIG\n"),
         ("echo '*.big filter=other' > $(git rev-parse --git-path info/attributes)", b"big\n"),
         ("git config core.autocrlf true", b"BIG\n"),
+        ("git config core.safecrlf true", b"BIG\n"),
         (f"git replace $(git hash-object -w --no-filters data.big) {EVIL}", b"BIG\n"),
     ],
 )
@@ -189,7 +199,7 @@ def test_converted_file_whose_content_is_lost_is_not_committed_empty(one: OneHom
     work = one.work()
     lost = git(one.home.cwd, "hash-object", "--no-filters", "a.txt")
     (work.objects / lost[:2] / lost[2:]).unlink()
-    with pytest.raises(WorkspaceRefused, match="cat-file failed"):
+    with pytest.raises(WorkspaceRefused, match="unable to read"):
         one.close("Do it", work)
 
 

@@ -166,6 +166,19 @@ HIDES = {
         " echo two > one.txt"
     ),
     "line ends": "echo '* text eol=lf' >> .git/info/attributes; printf 'one\\r\\n' > one.txt",
+    "line ends of the work": (
+        "echo '* text eol=lf' > .gitattributes; printf 'one\\r\\n' > one.txt"
+    ),
+    "encoding": (
+        "echo '* working-tree-encoding=UTF-16' > .gitattributes;"
+        " printf 'one\\n' | iconv -t UTF-16 > one.txt"
+    ),
+    "encoding that does not exist": (
+        "echo '* working-tree-encoding=x' > .gitattributes; echo two > one.txt"
+    ),
+    "encoding without a name": (
+        "echo '* working-tree-encoding' > .gitattributes; echo two > one.txt"
+    ),
     "replaced object": (
         "echo two > one.txt; new=$(git hash-object -w one.txt);"
         " git replace -f $new $(git rev-parse :one.txt)"
@@ -183,6 +196,7 @@ def test_doer_hides_no_change_by_what_it_sets_in_git(repo: Path, shelf: Path, ho
     subprocess.run(["sh", "-ec", HIDES[how]], cwd=repo, env=ENV, check=True, capture_output=True)
     after = Worktree(repo, shelf).snapshot()
     changed = Worktree(repo, shelf).changed_names(before, after)
+    changed = [name for name in changed if name != ".gitattributes"]
     assert changed == ["new" if "touch new" in HIDES[how] else "one.txt"]
 
 
