@@ -289,9 +289,17 @@ class Attempts:
         self._transitions.after(ref, answer)
         return answer
 
-    def beat(self, ref: SessionRef, grant: Grant, *, spent: Usage | None = None) -> Reply:
-        """Extend an attempt's lease, record usage; replies `ok`, `stop`, `cancel` or `lost`."""
-        more: dict[str, JsonValue] = {"spent": None if spent is None else _usage_argument(spent)}
+    def beat(
+        self, ref: SessionRef, grant: Grant, *, spent: Usage | None = None, compared: bool = False
+    ) -> Reply:
+        """Extend an attempt's lease, record usage; replies `ok`, `stop`, `cancel` or `lost`.
+
+        `compared` says that the folder is as a person has approved it: the work begins.
+        """
+        more: dict[str, JsonValue] = {
+            "spent": None if spent is None else _usage_argument(spent),
+            "compared": compared or None,
+        }
         answer = self._transitions.run("beat", ref, self._holder(grant) | more)
         self._transitions.after(ref, answer)
         return answer
@@ -309,7 +317,7 @@ class Attempts:
             found.pop("work", None)
             found |= self._store.values(owner, "session", ["digest", "work"])
         work = found.get("work", "").partition(" ")[2] or None
-        return FolderState(found.get("digest"), "compare" in found, work, found.get(base))
+        return FolderState(found.get("digest"), found.get("compare") == "1", work, found.get(base))
 
     def record_base(self, ref: SessionRef, address: str, digest: str) -> None:
         """Record the state of the folder before the first doer of a run of a loop, once."""

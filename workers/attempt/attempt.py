@@ -326,11 +326,11 @@ class Attempts:
         quiet_task = partial(self._task, work, lease, self._warm, shown=False)
         failure = self._folders.prepare(work, quiet_task, lease.ended)
         look = self._look(work, lease) if not is_abreast and failure is None else None
-        outcome = (
-            failure
-            or _refused(work, look)
-            or self._outcome(work, lease, asked.body if asked is not None else None)
-        )
+        outcome = failure or _refused(work, look)
+        if outcome is None:
+            if look is not None and not self._has_compared(work, lease):
+                return None
+            outcome = self._outcome(work, lease, asked.body if asked is not None else None)
         if outcome is None:
             return None
         lease.came_to = outcome.usage
@@ -379,6 +379,18 @@ class Attempts:
             IgnoredFiles(look.whole, work).record()
             retry_while_away(lambda: attempts.record_base(work.ref, at, before), lease)
         return look
+
+    def _has_compared(self, work: Work, lease: Lease) -> bool:
+        """Record that the work begins in the folder that a person has approved, if one has.
+
+        Until then another attempt compares the folder. Returns False if the attempt is lost.
+        """
+        grant = work.grant
+        if not grant.approved:
+            return True
+        beat = partial(self._engine.attempts.beat, work.ref, grant, compared=True)
+        answer = retry_while_away(beat, lease)
+        return answer is not None and answer.word != "lost"
 
     def _look_alone(
         self, work: Work, left: FolderState, start: Callable[[], Look], top: Path | None

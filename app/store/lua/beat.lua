@@ -1,8 +1,10 @@
 -- Renews the lease of an attempt. The reply tells the worker to stop or cancel it, or that it lost the step.
--- Arguments: address, fence, nonce, lease_ms, spent? (cost and tokens that the attempt has used so far)
+-- Arguments: address, fence, nonce, lease_ms, spent? (cost and tokens that the attempt has used so far),
+--   compared? (the folder, with what a person has approved)
 -- Returns: ok(lease) | stop(lease) | cancel(lease), each with children (whether one that the attempt started is at
 --   work) | lost
 --- @requires addresses, attempts, deadlines, dispatch, records, transaction, children, turn_records, usage
+--- @requires work_diffs
 local EXIT_GRACE_MS = 3000   -- the step that called exit has this long to finish
 
 return function(tx)
@@ -14,6 +16,7 @@ return function(tx)
   end
   local late = deadlines.refuse(tx, address, step, 'lost')
   if late then return late end
+  if args.compared then work_diffs.end_binding(tx, address, args.fence) end
   step.heard, step.lease = tx.now, math.min(tx.now + args.lease_ms, step.deadline + attempts.GRACE_MS)
   redis.call('HSET', tx.keys.steps, address, cjson.encode(step))
   redis.call('ZADD', tx.shared.leases, step.lease, addresses.member(tx, address))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -13,6 +14,7 @@ from leadhand.models.plans import PlanEdit
 from leadhand.models.views.explain import QuestionView
 from tests.engine.folders.sessions import Sessions
 from tests.unit.workers.folders.repositories import git, make_repository
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
@@ -47,6 +49,18 @@ def submit(sessions: Sessions, cwd: Path, **more: object) -> str:
 def question(sessions: Sessions, session: str) -> QuestionView:
     (found,) = sessions.engine.questions.of_tree(session, limit=2).items
     return found
+
+
+def two_steps(*between: dict[str, object]) -> list[dict[str, object]]:
+    """A step that works, a question about its work, and one that works after it."""
+    work: dict[str, object] = {"type": "llm", "agentType": "writer", "identifier": "one",
+            "messages": [{"role": "user", "content": ["go"]}]}  # fmt: skip
+    ask: dict[str, object] = {
+        "type": "human",
+        "label": "release",
+        "question": "Shall it be released?",
+    }
+    return [work, ask, *between, {**work, "label": "next"}]
 
 
 def answer(sessions: Sessions, session: str) -> str:
@@ -157,6 +171,41 @@ def test_change_between_an_answer_that_counts_and_the_next_step_is_contested(
         sessions.engine.control.apply(session, "resume")
         sessions.carry_out(session)
         assert sessions.status(session) == "completed", sessions.reason(session)
+
+
+def test_worker_says_that_it_has_compared_the_folder_before_its_work_begins(
+    sessions: Sessions, repo: Path
+) -> None:
+    """What an attempt leaves that is lost at work is nothing that a person has changed."""
+    waits = "touch begun; while test ! -e go; do sleep 0.02; done"
+    (repo.parent / "agents.toml").write_text(
+        f'[agents.writer]\ncommand = ["sh", "-c", "test ! -e step || {{ {waits}; }}; touch step"]\n'
+    )
+    given = {"kind": "flow", "name": "f", "cwd": str(repo), "steps": two_steps()}
+    session = sessions.submit_document(given)
+    sessions.engine.answers.give(session, ANSWER)
+    sessions.carry_out(session, until="next")
+    at_work = Thread(target=sessions.carry_out, args=(session,))
+    at_work.start()
+    wait_until((repo / "begun").exists)
+    sessions.world.later(sessions.engine.settings.lease_ms + 1)
+    assert not sessions.world.grant(SessionRef(session, session), "next").compare
+    (repo / "go").touch()
+    at_work.join()
+
+
+def test_subflow_that_works_in_no_folder_leaves_an_answer_to_the_step_after_it(
+    sessions: Sessions, repo: Path
+) -> None:
+    flows = {"sub": {"steps": [{"type": "tool", "tool": "echo", "arguments": {"a": 1}}]}}
+    steps = two_steps({"type": "subflow", "flowNames": ["sub"]})
+    given = {"kind": "flow", "name": "f", "cwd": str(repo), "steps": steps, "flows": flows}
+    session = sessions.submit_document(given)
+    sessions.engine.answers.give(session, ANSWER)
+    sessions.carry_out(session, until="next")
+    (repo / "one.txt").write_text("saved\n")
+    sessions.carry_out(session)
+    assert "a person's answer counted: one.txt" in sessions.reason(session)
 
 
 def test_plan_that_was_edited_keeps_its_edits_where_its_approval_is_asked_for_once_more(

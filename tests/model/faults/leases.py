@@ -25,6 +25,20 @@ FAULTS = (
         seed=796,
     ),
     Fault(
+        "an answer binds the folder no more once a step has begun",
+        "lib/work_diffs",
+        "return not (step and step.state == 'running' and step.fence == tonumber(fence))",
+        "return false",
+        "test_answer_binds_the_folder_until_an_attempt_has_compared_it",
+    ),
+    Fault(
+        "a killed step finds its own work to be a person's",
+        "beat",
+        "if args.compared then",
+        "if false then",
+        "test_answer_binds_the_folder_until_an_attempt_has_compared_it",
+    ),
+    Fault(
         "an answer is accepted after its deadline",
         "answer",
         "args.by ~= 'deadline' and",

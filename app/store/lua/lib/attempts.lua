@@ -29,7 +29,7 @@ function attempts.terms(tx, address, step)
     thread = talk and redis.call('HGET', tx.keys.threads, talk) or nil,
     origins = origins_of(tx, address), messages = inbox.given(tx, address),
     recheck = turn_records.recheck_around(tx, address),
-    compare = r.folder and tx.session.compare ~= '' or step.approved == step.fence or nil,
+    compare = r.folder and work_diffs.was_stopped(tx) or step.approved == step.fence or nil,
     approved = step.approved == step.fence or nil,
     definitions = tx.session.definitions ~= '' and tx.session.definitions or nil}
 end
@@ -43,7 +43,7 @@ function attempts.grant(tx, address, nonce)
   step.told, step.told_in, step.told_out = nil, nil, nil
   step.heard, step.deadline = nil, tx.now + r.timeout_ms
   step.lease = math.min(tx.now + tx.args.lease_ms, step.deadline + attempts.GRACE_MS)
-  if r.folder and work_diffs.take_binding(tx) then step.approved = step.fence end
+  if r.folder and work_diffs.take_binding(tx, address, step.fence) then step.approved = step.fence end
   records.save(tx, 'steps', address)
   redis.call('ZADD', tx.keys.running, 0, address)
   redis.call('ZADD', tx.shared.leases, step.lease, addresses.member(tx, address))

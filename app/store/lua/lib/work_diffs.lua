@@ -1,5 +1,5 @@
 -- The working folder: its digest after the last attempt, and what each attempt changed.
---- @requires events
+--- @requires events, records
 local work_diffs = {}
 
 -- The session keeps the last differences: so many, and so many bytes together (as they are stored). A field of no
@@ -57,6 +57,29 @@ local function keep_for_owner(args)
   if args.digest then redis.call('HSET', key, 'digest', args.digest) end
 end
 
+-- Why the next attempt in the folder compares it: it may have changed while the session was stopped, or since a
+-- person's answer counted.
+local STOPPED, APPROVED = '1', 'approved'
+
+local function set_comparison(tx, compare)
+  if compare then
+    redis.call('HSET', tx.keys.session, 'compare', compare)
+  else
+    redis.call('HDEL', tx.keys.session, 'compare')
+  end
+  tx.session.compare = compare or ''
+end
+
+-- How the session names the attempt that is to compare the folder with what a person has approved.
+local function held_by(address, fence)
+  return APPROVED .. ' ' .. fence .. ' ' .. address
+end
+
+-- Whether the folder may have changed while the session was stopped.
+function work_diffs.was_stopped(tx)
+  return tx.session.compare == STOPPED
+end
+
 -- Stores what the worker saw of the folder, with an outcome or when an attempt is handed back.
 function work_diffs.keep(tx, address)
   local args = tx.args
@@ -65,40 +88,69 @@ function work_diffs.keep(tx, address)
   if args.patch then store(tx, address, args.patch) end
   if not args.digest then return end
   redis.call('HSET', tx.keys.session, 'digest', args.digest)
-  local first = redis.call('HDEL', tx.keys.session, 'compare') == 1   -- of several attempts that ran side by side
-  tx.session.compare = ''
-  if args.changed and first then events.warn(tx, 'the working folder changed while the session was stopped') end
+  work_diffs.end_binding(tx, address, args.fence)
+  if tx.session.compare ~= STOPPED then return end
+  set_comparison(tx, nil)
+  if args.changed then events.warn(tx, 'the working folder changed while the session was stopped') end
 end
 
--- An answer of a person counts for the digest that was just stored. Until a step begins in the folder, in this session
--- or in a child that works in it, the folder must stay like that.
-local APPROVED = 'approved'
-
+-- An answer of a person counts for the digest that was just stored. Until a step of this session, or of a child that
+-- works in its folder, has compared the folder, that must stay as it is: `compare` is APPROVED, and names the attempt
+-- that is to compare it ("approved FENCE ADDRESS") or the child ("approved SESSION").
 function work_diffs.bind(tx)
-  redis.call('HSET', tx.keys.session, 'compare', APPROVED)
-  tx.session.compare = APPROVED
+  set_comparison(tx, APPROVED)
 end
 
--- Whether a step that begins is the first one after such an answer.
-function work_diffs.take_binding(tx)
-  if tx.session.compare ~= APPROVED then return false end
-  redis.call('HDEL', tx.keys.session, 'compare')
-  tx.session.compare = ''
-  return true
+-- Whether nothing is to compare the folder by now. An attempt that ended before it had compared it leaves that to the
+-- next one.
+local function is_open(tx, base, compare)
+  if compare == APPROVED then return true end
+  local fence, address = compare:match('^approved (%d+) (.*)$')
+  if not fence then return false end
+  local step
+  if base == tx.base then
+    step = records.load(tx, 'steps', address)
+  else
+    local text = redis.call('HGET', base .. 'steps', address)
+    step = text and cjson.decode(text)
+  end
+  return not (step and step.state == 'running' and step.fence == tonumber(fence))
+end
+
+-- Whether a step that begins is the first one after such an answer. One that begins beside the first one would find
+-- its work, so nothing compares the folder after that.
+function work_diffs.take_binding(tx, address, fence)
+  local compare = tx.session.compare
+  if compare:sub(1, #APPROVED) ~= APPROVED then return false end
+  local is_first = is_open(tx, tx.base, compare)
+  set_comparison(tx, is_first and held_by(address, fence) or nil)
+  return is_first
+end
+
+-- The folder was compared by the attempt.
+function work_diffs.end_binding(tx, address, fence)
+  if tx.session.compare == held_by(address, fence) then set_comparison(tx, nil) end
 end
 
 -- Passes the answer on to a new child: a step of it is the first one.
 function work_diffs.pass_binding(tx, parent)
   local values = redis.call('HMGET', parent.base .. 'session', 'compare', 'digest', 'cwd')
-  if values[1] ~= APPROVED then return end
-  redis.call('HDEL', parent.base .. 'session', 'compare')
-  if values[3] ~= tx.args.fields.cwd then return end
+  if values[3] ~= tx.args.fields.cwd or not is_open(tx, parent.base, values[1] or '') then return end
+  redis.call('HSET', parent.base .. 'session', 'compare', APPROVED .. ' ' .. tx.args.session)
   tx.args.fields.compare, tx.args.fields.digest = APPROVED, values[2]
+end
+
+-- Gives the answer back to the parent of a child that ends, if none of its steps has compared the folder.
+function work_diffs.return_binding(tx)
+  if tx.session.parent == '' or not is_open(tx, tx.base, tx.session.compare) then return end
+  local key = cjson.decode(tx.session.parent).base .. 'session'
+  if redis.call('HGET', key, 'compare') ~= APPROVED .. ' ' .. tx.args.session then return end
+  redis.call('HSET', key, 'compare', APPROVED)
 end
 
 -- Asks the next attempt in the folder whether it is as the last one left it.
 function work_diffs.request_comparison(tx)
-  if redis.call('HEXISTS', tx.keys.session, 'digest') == 1 then redis.call('HSET', tx.keys.session, 'compare', 1) end
+  if redis.call('HEXISTS', tx.keys.session, 'digest') == 1 then set_comparison(tx, STOPPED) end
 end
 
 return work_diffs
