@@ -18,14 +18,15 @@ from pathlib import Path
 from subprocess import CalledProcessError
 from typing import NamedTuple
 
-from leadhand.models.git_settings import filters_in
+from leadhand.models.git_settings import filters_in, repository_top
 from workers.processes import environment
+from workers.processes.file_system import CAPABLE, git_settings
 from workers.processes.user_folders import claim_session_folder
 
 #: Runs git in the working folder with the user's settings, and returns its output.
 Run = Callable[..., bytes]
 #: Settings that say what the file system can do, and how long the names of objects are.
-_FACTS = ("core.filemode", "core.ignorecase", "core.precomposeunicode", "core.symlinks")
+_FACTS = (*CAPABLE, "core.precomposeunicode")
 _FORMAT = "extensions.objectformat"
 _LISTS = ("core.excludesfile", "core.attributesfile")
 #: The file with the settings by which git converts files.
@@ -179,10 +180,13 @@ def _read_theirs(folder: Path, run: Run) -> _Theirs | None:
             raise
         return None
     top, *paths = found
+    real = Path(top).resolve()
+    if real != repository_top(folder.resolve()):
+        return None  # its core.worktree names another folder
     if len(paths) != len(_PATHS):
         raise OSError(f"the path of {str(folder)!r} has a line break")
     named = {name: (folder / one).resolve() for name, one in zip(_PATHS, paths, strict=True)}
-    return _Theirs(Path(top).resolve(), named, _settings(run))
+    return _Theirs(real, named, _probed(real, _settings(run)))
 
 
 def _is_ignored(run: Run, shelf: Path, excludes: bytes) -> bool:
@@ -208,11 +212,19 @@ def _settings(run: Run) -> dict[str, str]:
     try:
         listed = run("config", "-z", "--type=path", "--get-regexp", f"^({names})$")
     except CalledProcessError as error:
-        if error.returncode != 1:  # which means that there is none
+        if error.returncode < 0:  # a signal has ended it
             raise
-        return {}
+        return {}  # there is none, or git refuses the repository
     lines = (os.fsdecode(line).partition("\n") for line in listed.split(b"\0") if line)
     return {name.lower(): value for name, _, value in lines}
+
+
+def _probed(top: Path, theirs: Mapping[str, str]) -> Mapping[str, str]:
+    """The settings of the folder's repository, without those that its file system refutes."""
+    if all(theirs.get(name, value) == value for name, value in CAPABLE.items()):
+        return theirs
+    own = top / ".git"
+    return {**theirs, **git_settings(own if own.is_dir() else top)}
 
 
 def _conversions(run: Run) -> dict[str, str]:

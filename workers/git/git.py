@@ -22,7 +22,9 @@ from typing import NamedTuple
 import psutil
 
 from app.core.folders import MERGE_FOLDER
+from leadhand.models.git_settings import settings_as_variables
 from workers.processes import environment
+from workers.processes.file_system import git_settings
 from workers.processes.orphans import no_fork
 
 #: What git says of a lock file. A setting's lock is named by the file that it locks.
@@ -37,11 +39,13 @@ _OWN_REFS = (
 )  # fmt: skip
 #: Folders of git without lock files that stop a worktree.
 _WITHOUT_LOCKS = frozenset({"objects"})
-#: Settings without hooks, daemons, housekeeping and signatures that ask for a passphrase.
+#: Settings without hooks, daemons, housekeeping and signatures that ask for a passphrase. The last
+#: ones let no changed file pass for an unchanged one.
 _PLAIN = (
     "core.hooksPath=/dev/null", "core.fsmonitor=false", "gc.auto=0", "maintenance.auto=false",
     "commit.gpgSign=false", "log.showSignature=false", "merge.verifySignatures=false",
-    "advice.addEmbeddedRepo=false", "advice.detachedHead=false",
+    "advice.addEmbeddedRepo=false", "advice.detachedHead=false", "core.trustctime=true",
+    "core.checkStat=default", "core.ignoreStat=false",
 )  # fmt: skip
 #: A diff without the repository's programs that print it, or convert files to text for it.
 DIFF = ("diff", "--no-color", "--no-ext-diff", "--no-textconv")
@@ -230,6 +234,14 @@ class Git:
     def at(self, folder: Path) -> Git:
         """Return a runner of git commands in another folder."""
         return Git(folder, self.cancel, self.deadline, self.lock, self.variables)
+
+    def at_own(self, folder: Path) -> Git:
+        """Return a runner in a worktree of Leadhand's own, which believes no setting about files.
+
+        Its settings say what its file system can do: a doer may have set the repository's.
+        """
+        settings = [*git_settings(folder.parent).items()]
+        return self.at(folder).within(settings_as_variables(settings, self.variables))
 
     def holding(self, lock: int) -> Git:
         """Return a runner whose git processes inherit a lock."""

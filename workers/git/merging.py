@@ -93,7 +93,7 @@ def rebase(git: Git, path: Path, wanted: Merge, left: Conflict | None = None) ->
     old = tip_of(git, wanted.target)
     if _read(git, wanted.ref("merged")) == tip or is_ancestor(git, tip, old):
         return Rebased(old=old, tip=tip, new=old, is_merged=True)
-    here = git.at(_prepare(git, path, old))
+    here = git.at_own(_prepare(git, path, old))
     owner = _owner(wanted, old, tip)
     if left is not None and (left.old, left.tip) == (old, tip) and _is_at(here, owner, left):
         return Rebased(old=old, tip=tip, conflict=_conflict(here, old, tip))
@@ -128,7 +128,7 @@ def conclude(
     by now. Changes are committed only after a `resolver` worked; its work is kept for the next
     attempt. `leave_out` are patterns of by-products, if they are not the default ones.
     """
-    here = git.at(path)
+    here = git.at_own(path)
     here.remove_stale(locks_of(path, ""))  # of the resolver's git, if that was killed
     if _read_owner(here) != _owner(wanted, begun.old, begun.tip):
         return _used(begun)
@@ -178,7 +178,7 @@ def land(git: Git, path: Path, wanted: Merge, done: Rebased) -> Landed:
 
 def check_out(git: Git, path: Path, commit: str) -> None:
     """Sets a worktree that is used for merging only to a commit, on no branch."""
-    here = git.at(_prepare(git, path, commit))
+    here = git.at_own(_prepare(git, path, commit))
     _reset(here)
     here("checkout", "--quiet", "--detach", commit)
 
@@ -211,7 +211,8 @@ def _prepare(git: Git, path: Path, commit: str) -> Path:
         shutil.rmtree(path)
     claim_folder(path.parent)
     worktrees.forget(git, path)
-    git("worktree", "add", "--quiet", "--detach", str(path), commit)
+    own = git.at_own(path).at(git.folder)
+    own("worktree", "add", "--quiet", "--detach", str(path), commit)
     return path
 
 
@@ -221,6 +222,10 @@ def _reset(here: Git) -> None:
     here.ask("rebase", "--abort")
     for name in ("rebase-merge", "rebase-apply"):
         shutil.rmtree(here.folder / here("rev-parse", "--git-path", name), ignore_errors=True)
+    # What a body ran may have marked files in the index, or kept their times: all are read again.
+    (here.folder / here("rev-parse", "--git-path", "index")).unlink(missing_ok=True)
+    here.ask("read-tree", "HEAD")
+    here.ask("update-index", "-q", "--refresh")
     here("reset", "--hard", "--quiet")
     here("clean", "-ffdq")
 

@@ -96,7 +96,7 @@ def check(git: Git, path: Path, branch: str) -> None:
 
 def keep(git: Git, path: Path, message: str) -> str:
     """Commits all changes in a worktree to its branch; returns the newest commit."""
-    here = git.at(path)
+    here = git.at_own(path)
     if has_changes(here):
         record = read_record(path)
         base = record.base if record is not None and record.base else "HEAD"
@@ -206,7 +206,7 @@ def _add(git: Git, path: Path, branch: str) -> None:
     if path.exists():  # it was never complete, so that no session has worked there
         shutil.rmtree(path)
     forget(git, path)
-    git("worktree", "add", "--quiet", str(path), branch)
+    git.at_own(path).at(git.folder)("worktree", "add", "--quiet", str(path), branch)
 
 
 def _undo(git: Git, path: Path, record: Record, *, is_new: bool) -> None:

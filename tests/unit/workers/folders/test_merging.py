@@ -155,6 +155,31 @@ def test_target_that_moved_is_rebased_again(case: Case) -> None:
     assert case.subjects == ["b: two", "a: one"]
 
 
+def test_worktree_of_merges_has_the_files_of_its_commit_whatever_the_settings(case: Case) -> None:
+    commit = git(case.repo, "rev-parse", "main")
+    (case.repo / "link").symlink_to("one.txt")
+    git(case.repo, "add", "link")
+    git(case.repo, "commit", "-qm", "link", "link")
+    for setting in ("fileMode=false", "trustctime=false", "checkStat=minimal", "symlinks=false"):
+        git(case.repo, "config", *f"core.{setting}".split("="))
+    with case.shelf.locked(threading.Event()):
+        merging.check_out(case.git, case.path, commit)
+    one, two = case.path / "one.txt", case.path / "two.txt"
+    os.utime(one, (0, 0))
+    git(case.path, "update-index", "--refresh")
+    one.write_text("evil!!!\n")
+    os.utime(one, (0, 0))
+    two.chmod(0o755)
+    git(case.path, "update-index", "--assume-unchanged", "sub/three.txt")
+    (case.path / "sub" / "three.txt").write_text("evil")
+    with case.shelf.locked(threading.Event()):
+        merging.check_out(case.git, case.path, "main")
+    assert one.read_text() == "one.txt\n"
+    assert not os.access(two, os.X_OK)
+    assert (case.path / "sub" / "three.txt").read_text() == "sub/three.txt\n"
+    assert (case.path / "link").is_symlink()
+
+
 def test_checks_of_another_tree_do_not_count(case: Case) -> None:
     case.commit("a", one="a\n")
     done = case.conclude("a", case.rebase("a"))

@@ -51,6 +51,11 @@ def status(one: OneHome) -> set[str]:
 
 
 def test_branch_has_the_work_of_the_doer_alone(one: OneHome) -> None:
+    (one.origin / "link").symlink_to("one.txt")
+    git(one.origin, "add", "link")
+    git(one.origin, "commit", "-qm", "link")
+    for name in ("symlinks", "fileMode"):  # as a doer of an earlier session may set them
+        git(one.origin, "config", f"core.{name}", "false")
     one.open()
     do(one)
     work = one.work()

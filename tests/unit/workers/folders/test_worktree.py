@@ -200,6 +200,48 @@ def test_doer_hides_no_change_by_what_it_sets_in_git(repo: Path, shelf: Path, ho
     assert changed == ["new" if "touch new" in HIDES[how] else "one.txt"]
 
 
+#: By what an earlier doer may have set: how a later one changes a file, and which.
+BELIEVED = {
+    "core.fileMode=false": ("chmod +x one.txt", "one.txt"),
+    "core.ignoreCase=true": ("echo two > ONE.TXT", "ONE.TXT"),
+    "core.symlinks=false": ("rm link; printf one.txt > link", "link"),
+    "core.worktree=/": ("echo two > one.txt", "one.txt"),
+    "core.worktree=..": ("echo two > one.txt", "one.txt"),
+    "core.worktree=../shelf": ("echo two > one.txt", "one.txt"),
+    "core.bare=true": ("echo two > one.txt", "one.txt"),
+    "core.sparseCheckout=true": ("echo two > one.txt", "one.txt"),
+}
+
+
+@needs_git
+@pytest.mark.parametrize("setting", BELIEVED)
+def test_change_is_hidden_by_no_setting_from_before_the_session(
+    repo: Path, shelf: Path, setting: str
+) -> None:
+    (repo / "link").symlink_to("one.txt")
+    git(repo, "add", "link")
+    shelf.mkdir(mode=0o700)
+    git(repo, "config", *setting.split("="))
+    before = Worktree(repo, shelf).snapshot()
+    how, name = BELIEVED[setting]
+    subprocess.run(["sh", "-ec", how], cwd=repo, check=True)
+    tree = Worktree(repo, shelf)
+    assert tree.changed_names(before, tree.snapshot()) == [name]
+
+
+@needs_git
+def test_executable_bits_are_no_change_where_the_file_system_has_none(
+    repo: Path, shelf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git(repo, "config", "core.fileMode", "false")
+    tree = Worktree(repo, shelf)
+    with monkeypatch.context() as without_modes:
+        without_modes.setattr(Path, "chmod", lambda *_: None)
+        before = tree.snapshot()
+    (repo / "one.txt").chmod(0o755)
+    assert tree.snapshot() == before
+
+
 @needs_git
 @pytest.mark.parametrize("then", ["true", "git init -q; echo new >> .git/info/exclude"])
 def test_worktree_without_its_repository_is_compared(
