@@ -9,8 +9,7 @@ from typing import Literal
 
 from pydantic import JsonValue
 
-from app.compiler.folders import TIMEOUT_S as PREPARE_TIMEOUT_S
-from app.compiler.folders import protection, recording_step
+from app.compiler.folders import check_limit_s, protection, recording_step
 from app.compiler.nodes import (
     conversation,
     limits_of,
@@ -21,7 +20,13 @@ from app.compiler.nodes import (
     rules_of,
     tool_node,
 )
-from app.compiler.subflows import Texts, child_document, faults_in_files, faults_of_subflows
+from app.compiler.subflows import (
+    Texts,
+    child_document,
+    faults_in_files,
+    faults_of_subflows,
+    has_isolated_check,
+)
 from app.core.folders import BESIDE
 from app.core.program import ITEMS, Action, Given, Loop, Node, Origin, Program, RetryPolicy, Step
 from app.core.references import TOP, literal, literals, node_reference
@@ -305,6 +310,9 @@ class _Block:
         name, before = self._name(one), tuple(node.id for node in self.nodes[-1:])
         children, is_beside = [], self.is_beside or len(step.flow_names) > 1
         for flow in step.flow_names:
+            if is_beside and has_isolated_check(self.document, flow):
+                hint = "its isolated checks cannot run beside other steps; run it before or after"
+                raise InvalidDocument(f"{one.path}.flowNames", flow, hint)
             id_ = self._free_id(f"{name}-{flow}".replace(".", "-")[:60])
             document = child_document(self.document, flow, step.inputs, self.texts)
             child = Step(
@@ -369,13 +377,14 @@ class _Block:
         )
         prompt = {} if checker.prompt is None else {"prompt": self.texts.translate(checker.prompt)}
         id_ = self._free_id(f"{name}-said")
-        if checker.clean and self.document.cwd is None:
-            hint = "clean checkers need a working folder; give one, or leave clean out"
-            raise InvalidDocument(f"{one.path}.checker.clean", value=True, hint=hint)
+        kind = "clean" if checker.clean else "isolated" if checker.isolated else None
+        if kind is not None and self.document.cwd is None:
+            hint = f"{kind} checkers need a working folder; give one, or leave {kind} out"
+            raise InvalidDocument(f"{one.path}.checker.{kind}", value=True, hint=hint)
         node = Step(
             id=id_,
             action=Action.CHECK,
-            timeout_s=checker.limit_s + (PREPARE_TIMEOUT_S if checker.clean else 0),
+            timeout_s=check_limit_s(checker, checker.limit_s),
             folder=True,
             limits=limits_of(agent, checker.model),
             inputs={

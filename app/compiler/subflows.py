@@ -216,8 +216,17 @@ def _protected(document: FlowDocument, flow: FlowDefinition) -> dict[str, JsonVa
     return {"protected": [one.model_dump(mode="json") for one in both]} if both else {}
 
 
-def _bundle(document: FlowDocument, flow: FlowDefinition) -> dict[str, JsonValue]:
-    """The flows and files of the document that one of its subflows needs."""
+def has_isolated_check(document: FlowDocument, name: str) -> bool:
+    """Whether a subflow, or one that it runs, has a check that judges the work alone."""
+    flow = document.flows[name]
+    steps = (
+        one.step for part in (flow, *_flows_of(document, flow).values()) for one in steps_of(part)
+    )
+    return any(isinstance(step, CheckStep) and step.checker.isolated for step in steps)
+
+
+def _flows_of(document: FlowDocument, flow: FlowDefinition) -> dict[str, FlowDefinition]:
+    """The flows of the document that one of its subflows runs, and those that these run."""
     flows = dict[str, FlowDefinition]()
     left = [flow]
     while left:
@@ -226,6 +235,12 @@ def _bundle(document: FlowDocument, flow: FlowDefinition) -> dict[str, JsonValue
                 if name not in flows and name in document.flows:
                     flows[name] = document.flows[name]
                     left.append(flows[name])
+    return flows
+
+
+def _bundle(document: FlowDocument, flow: FlowDefinition) -> dict[str, JsonValue]:
+    """The flows and files of the document that one of its subflows needs."""
+    flows = _flows_of(document, flow)
     steps = [one.step for part in (flow, *flows.values()) for one in steps_of(part)]
     commands = {step.command_name for step in steps if isinstance(step, CommandStep)}
     files = {step.markdown_file for step in steps if isinstance(step, LlmStep)}

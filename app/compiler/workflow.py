@@ -9,8 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 from pydantic import JsonValue
 
-from app.compiler.folders import COMPARE_TIMEOUT_S, asking_steps, protection, recording_step
-from app.compiler.folders import TIMEOUT_S as PREPARE_TIMEOUT_S
+from app.compiler.folders import (
+    COMPARE_TIMEOUT_S,
+    asking_steps,
+    check_limit_s,
+    protection,
+    recording_step,
+)
 from app.core.addresses import lock_name
 from app.core.program import Action, Loop, Node, OnFail, Program, RetryPolicy, Step
 from app.core.references import RESERVED, literal, literals, node_reference, outcome_reference
@@ -314,7 +319,7 @@ def _baseline(
             action=Action.CHECK,
             needs=order[name],
             folder=True,
-            timeout_s=_limit_s(checker, checker.timeout_s),
+            timeout_s=check_limit_s(checker, checker.timeout_s),
             label=f"{name} before {phase or 'the work'}",
             inputs={
                 "checker": literals({**_dump(checker), "name": name}),
@@ -416,12 +421,6 @@ def _kind(checker: JsonValue) -> str | None:
     return next((one for one in ("writes", "isolated", "clean") if given.get(one)), None)
 
 
-def _limit_s(checker: Checker, limit_s: float) -> float:
-    """The seconds of a check, and those in which its folder is set to the work or prepared."""
-    extra = COMPARE_TIMEOUT_S if checker.isolated else PREPARE_TIMEOUT_S if checker.clean else 0
-    return limit_s + extra
-
-
 def _do(
     loop: LoopDocument | PhaseDocument,
     *,
@@ -507,7 +506,7 @@ def _check(
         folder=True,
         quick=checker.quick,
         limits=_limits(checker.agent, checker.model, None),
-        timeout_s=_limit_s(checker, checker.limit_s),
+        timeout_s=check_limit_s(checker, checker.limit_s),
         label=checker.name or name,
         inputs={
             "checker": literals({**_dump(checker), "name": name}),

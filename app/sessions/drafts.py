@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from pydantic import BaseModel, JsonValue, ValidationError
 
 from app.compiler import compile_document
-from app.compiler.subflows import faults_of_subflows
+from app.compiler.subflows import faults_of_subflows, parts_of
 from app.core.addresses import SessionRef
 from app.core.environment import Definitions, SessionEnvironment
 from app.core.folders import RESERVED, OwnFolder, Workspace
@@ -31,11 +31,13 @@ from app.sessions.rewind import ResumePlan
 from app.settings import Settings
 from app.store.session_reads import CreatedSession
 from app.store.store import Recent, Store
-from leadhand.flows.documents import AnyDocument, FlowDocument
+from leadhand.flows.documents import AnyDocument, CheckStep, FlowDocument
 from leadhand.flows.faults import all_faults, faults_of_graph
+from leadhand.flows.structure import steps_of
 from leadhand.graphs.documents import GraphDocument, GraphStep
 from leadhand.models.documents import (
     Budget,
+    Checker,
     LoopDocument,
     PhaseDocument,
     WorkflowDocument,
@@ -497,15 +499,15 @@ def stored_text(document: AnyDocument) -> str:
 
 
 def own_folder(
-    document: AnyDocument, settings: Settings, *, is_task: bool = False
+    document: AnyDocument, settings: Settings, *, has_own: bool = False
 ) -> OwnFolder | None:
     """Computes the folder that a session has to itself; None if its document does not ask for one.
 
     Raises InvalidDocument for a document without a folder to start from, and for checkers that
-    need a folder of its own. A plan's task has one.
+    need a folder of its own. With `has_own` it may have one that another session makes.
     """
     if isinstance(document, PlanDocument | GraphDocument) or not document.worktree:
-        if not is_task:
+        if not has_own:
             _refuse_isolated(document)
         return None
     if document.cwd is None:
@@ -521,18 +523,31 @@ def own_folder(
 
 
 def _refuse_isolated(document: AnyDocument) -> None:
-    loops = document.phases if isinstance(document, WorkflowDocument) else (document,)
-    for number, loop in enumerate(loops):
-        if not isinstance(loop, (LoopDocument, PhaseDocument)):
-            return
-        where = f"phases[{number}].checkers" if isinstance(loop, PhaseDocument) else "checkers"
-        for index, checker in enumerate(loop.checkers):
-            if checker.isolated:
-                hint = (
-                    "what other checkers change is put back in a worktree or copy of the session's"
-                    " own only; give `worktree: true`, or `clean` in place of isolated"
-                )
-                raise InvalidDocument(f"{where}[{index}].isolated", True, hint)
+    for path, checker in _checkers_of(document):
+        if checker.isolated:
+            hint = (
+                "what other checkers change is put back in a worktree or copy of the session's"
+                " own only; give `worktree: true`, or `clean` in place of isolated"
+            )
+            raise InvalidDocument(f"{path}.isolated", True, hint)
+
+
+def _checkers_of(document: AnyDocument) -> Iterator[tuple[str, Checker]]:
+    """Yields the checkers of loops, workflows and flows with their paths."""
+    if isinstance(document, FlowDocument):
+        steps = ((prefix, one) for prefix, flow in parts_of(document) for one in steps_of(flow))
+        for prefix, one in steps:
+            if isinstance(one.step, CheckStep):
+                yield f"{prefix}{one.path}.checker", one.step.checker
+        return
+    loops: dict[str, LoopDocument | PhaseDocument] = {}
+    if isinstance(document, LoopDocument):
+        loops[""] = document
+    elif isinstance(document, WorkflowDocument):
+        loops |= {f"phases[{number}].": phase for number, phase in enumerate(document.phases)}
+    for path, loop in loops.items():
+        for number, checker in enumerate(loop.checkers):
+            yield f"{path}checkers[{number}]", checker
 
 
 def commit_subject(document: AnyDocument, label: str) -> str:

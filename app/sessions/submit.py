@@ -287,7 +287,11 @@ class Submissions:
         if request.workspace is not None:
             program = in_workspace(program, request.workspace, label)
             where = where._replace(folder=request.workspace.cwd)
-        own = own_folder(document, self._settings, is_task=request.workspace is not None)
+        # A session that a step starts works in the folder of its parent, which was checked with it.
+        has_own = request.workspace is not None or (
+            request.parent is not None and not request.on_parent_end
+        )
+        own = own_folder(document, self._settings, has_own=has_own)
         if own is not None:
             program = in_own_folder(program, own, commit_subject(document, label))
             request = request._replace(own=own)

@@ -301,16 +301,6 @@ class CheckStep(WorkStep):
     type: Literal["check"]
     checker: Checker
 
-    @field_validator("checker")
-    @classmethod
-    def _is_beside_no_other(cls, value: Checker) -> Checker:
-        if value.isolated:
-            raise ValueError(
-                "isolated belongs to a checker of a loop or phase; leave it out, as no other"
-                " checker runs beside this one"
-            )
-        return value
-
 
 FlowStep: TypeAlias = Annotated[
     LlmStep | CommandStep | BreakStep | ContinueStep | IfStep | StartLoop | EndLoop | ResetStep

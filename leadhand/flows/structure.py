@@ -251,7 +251,7 @@ def _faults_in(
             yield Fault(one.path, message)
         yield from _faults_of_texts(one, inputs, seen, brought)
         yield from _shared_conversations(one)
-        yield from _clean_checks(one)
+        yield from _lone_checks(one)
         # A branch cannot leave a loop in whose iteration others run beside it.
         inner = (in_loop or step.type == "startLoop") and step.type != "parallel"
         for body in one.lists:
@@ -282,13 +282,15 @@ def _shared_conversations(one: Placed) -> Iterator[Fault]:
                 yield Fault(f"{placed.path}.identifier", message)
 
 
-def _clean_checks(one: Placed) -> Iterator[Fault]:
-    """Yields the clean checks in branches: the session has one clean folder, which they share."""
+def _lone_checks(one: Placed) -> Iterator[Fault]:
+    """Yields the checks in branches that run by themselves: the branches share their folder."""
     for branch in one.branches:
         for placed in _flatten(branch):
-            if placed.step.type == "check" and placed.step.checker.clean:
-                message = "a clean checker cannot run beside other steps; put it after them"
-                yield Fault(f"{placed.path}.checker.clean", message)
+            checker = placed.step.checker if placed.step.type == "check" else None
+            for kind, what in (("clean", "a clean"), ("isolated", "an isolated")):
+                if getattr(checker, kind, False):
+                    message = f"{what} checker cannot run beside other steps; put it after them"
+                    yield Fault(f"{placed.path}.checker.{kind}", message)
 
 
 def _faults_of_texts(

@@ -404,7 +404,7 @@ class Attempts:
             seen = start()
             if seen.changed:
                 return seen
-        if is_lone(work):
+        if is_lone(work) and not (is_isolated(work) and left.work):  # nothing has worked by then
             return lone_check(work, Path(settings.spill), top, most=settings.copy_max)
         return isolate(work, Path(settings.spill), merge or top, left.work)
 

@@ -274,8 +274,12 @@ class Isolation(CheckRound):
     """The work of the doer, as it was put back for a check that runs by itself.
 
     What was put back is of the round: it is stored with its diff by the check, and named by the
-    judge.
+    judge. A check that no judge follows puts back and names what it has changed itself.
     """
+
+    def __init__(self, tree: Worktree, recorded: str, work: Work) -> None:
+        super().__init__(tree, recorded, work)
+        self._after = partial(CheckRound, tree, recorded, work) if is_lone(work) else None
 
     def _put_back(self) -> None:
         self._note_earlier(self.files, [])
@@ -302,8 +306,18 @@ class Isolation(CheckRound):
         """Add the diff of what was put back to a check's outcome, and how the check ran."""
         self._pack(secrets)
         diff = self._address if self.patch else None
-        ran = outcome.ran if self.refusal is not None else "isolated"
-        return outcome.model_copy(update={"digest": self.digest(), "diff": diff, "ran": ran})
+        if self.refusal is not None:
+            return outcome.model_copy(update={"digest": self.digest(), "diff": diff})
+        outcome = outcome.model_copy(update={"diff": diff, "ran": "isolated"})
+        if self._after is None:
+            return outcome.model_copy(update={"digest": self.digest()})
+        self._marker.unlink(missing_ok=True)  # it is about what was put back before the check
+        after = self._after()
+        if not (self.files or self.moved or after.files or after.moved):
+            return outcome.model_copy(update={"digest": after.digest()})
+        found = after.add_diff(outcome, secrets)
+        self.patch = after.patch or self.patch
+        return found.model_copy(update={"diff": found.diff or diff})
 
 
 class LoneCheck:
@@ -335,6 +349,7 @@ class LoneCheck:
         """Compare the folder, put it back if it is the session's own, and name what differs."""
         if self._before is None:
             return outcome
+        (self._tree.shelf / _ROUND).unlink(missing_ok=True)  # of an attempt that was killed
         found = self._round(recorded=self._before)
         if not (found.files or found.moved):
             return outcome.model_copy(update={"digest": found.digest()})

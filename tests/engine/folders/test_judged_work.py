@@ -330,10 +330,29 @@ def test_changes_of_a_check_that_was_stopped_are_no_work(
         assert [one.ran for one in evidence.checks] == ["isolated"]
 
 
-def test_isolated_check_needs_a_folder_of_the_sessions_own(sessions: Sessions, repo: Path) -> None:
-    checkers = ["true", {"command": "true", "isolated": True}]
-    with pytest.raises(InvalidDocument, match=r"checkers\[1\]\.isolated.*worktree: true"):
-        submit(sessions, repo, "", checkers=checkers, worktree=False)
+ALONE = {"name": "alone", "command": "true", "isolated": True}
+LOOP = {"kind": "loop", "task": "t", "checkers": ["true", ALONE]}
+CHECK = {"type": "check", "checker": ALONE}
+SUB = {"type": "subflow", "flowNames": ["sub"]}
+
+
+@pytest.mark.parametrize(
+    ("document", "field"),
+    [
+        (LOOP, "checkers[1].isolated"),
+        ({"kind": "flow", "name": "f", "steps": [CHECK]}, "steps[0].checker.isolated"),
+        (
+            {"kind": "flow", "name": "f", "steps": [SUB], "flows": {"sub": {"steps": [CHECK]}}},
+            "flows.sub.steps[0].checker.isolated",
+        ),
+    ],
+)
+def test_isolated_check_needs_a_folder_of_the_sessions_own(
+    sessions: Sessions, repo: Path, document: dict[str, object], field: str
+) -> None:
+    with pytest.raises(InvalidDocument, match="worktree: true") as refused:
+        sessions.submit_document({**document, "cwd": str(repo)})
+    assert refused.value.field == field
 
 
 PLANTED = (
@@ -582,6 +601,37 @@ def test_changes_of_a_check_of_a_flow_are_no_work_of_the_agents_after_it(
         changed = git(repo, "diff", "--name-only", f"main..{branch}").splitlines()
         assert changed == ["a.txt", "made.txt"]
         assert git(repo, "show", f"{branch}:a.txt") == "line\nline"
+
+
+def test_isolated_check_of_a_flow_has_the_work_and_nothing_else(
+    sessions: Sessions, repo: Path, flow: dict[str, object]
+) -> None:
+    """What is no work of an agent or tool is put back before it, also in a subflow."""
+    no = """touch probe.txt; echo '{"answer": "no"}'"""
+    probes = {"type": "if", "command": no, "then": [{"type": "wait", "seconds": 1}]}
+    alone = "test -e made.txt && test ! -e probe.txt && touch left"
+    check = {"type": "check", "checker": {"name": "c", "command": alone, "isolated": True}}
+    steps = [WRITES, MAKE, probes, check, SUB]
+    flows = {"sub": {"steps": [probes, check]}}
+    session = sessions.submit_document({**flow, "worktree": True, "steps": steps, "flows": flows})
+    assert sessions.status(session) == "completed", sessions.reason(session)
+    assert git(sessions.folder(session), "status", "--porcelain") == ""
+    (child,) = sessions.engine.store.children(SessionRef(session, session))
+    for one in (session, child):
+        (warning,) = (text for text in sessions.warnings(one) if "judged" in text)
+        assert warning.startswith(
+            "2 files were changed while checkers judged the work: left, probe"
+        )
+
+
+def test_isolated_check_of_a_subflow_beside_another_is_refused(
+    sessions: Sessions, flow: dict[str, object]
+) -> None:
+    flows = {"one": {"steps": [SUB]}, "two": {"steps": [MAKE]}, "sub": {"steps": [CHECK]}}
+    steps = [{"type": "subflow", "flowNames": ["two", "one"]}]
+    with pytest.raises(InvalidDocument, match="isolated checks cannot run beside") as refused:
+        sessions.submit_document({**flow, "worktree": True, "flows": flows, "steps": steps})
+    assert refused.value.field == "steps[0].flowNames"
 
 
 @pytest.mark.parametrize("worktree", [True, False])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from leadhand.flows.documents import CheckStep, FlowDefinition
+from leadhand.flows.documents import FlowDefinition
 from leadhand.models.documents import Checker, LoopDocument, WorkflowDocument
 from leadhand.models.plans import PlanDocument
 
@@ -74,8 +74,8 @@ def test_given_names_must_differ() -> None:
         ("workflow", {"isolated": True}, "phase 'p': isolated and clean checkers need a working"),
         ("plan", {"clean": True}, "clean checkers need a working folder; give cwd"),
         ("shared", {"isolated": True}, "leave `workspace: shared` out, or make them `clean`"),
-        ("flow", {"isolated": True}, "isolated belongs to a checker of a loop or phase"),
         ("branch", {"clean": True}, "a clean checker cannot run beside other steps; put it after"),
+        ("branch", {"isolated": True}, "an isolated checker cannot run beside other steps; put it"),
     ],
 )
 def test_checkers_that_run_by_themselves_are_refused_where_they_cannot(
@@ -98,7 +98,6 @@ _DOCUMENTS: dict[str, tuple[type[BaseModel], Callable[[object], object]]] = {
         PlanDocument,
         lambda one: {"request": "r", "checkers": [one], "cwd": "/x", "workspace": "shared"},
     ),
-    "flow": (CheckStep, lambda one: {"type": "check", "checker": one}),
     "branch": (
         FlowDefinition,
         lambda one: {
