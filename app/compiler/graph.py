@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 from pydantic import JsonValue
@@ -144,7 +145,7 @@ class _Compiler:
             queue=LOCAL if is_local else "",
             folder=called.folder and not is_local,
             limits=called.limits,
-            inputs=_inputs_of(step, called),
+            inputs=self._inputs_of(step, called),
             template=self._template(step, step.values, step.when),
             at_once=step.at_once,
         )
@@ -226,6 +227,30 @@ class _Compiler:
             waits=tuple(self._ids[name] for name in waits),
         )
 
+    def _inputs_of(self, step: GraphStep, called: ToolNode) -> dict[str, JsonValue]:
+        expect: dict[str, JsonValue] = {} if step.expect is None else {"expect": step.expect}
+        # Other steps may run at the same time as a child session.
+        is_beside = called.action is Action.CHILD and step.name not in self._alone
+        beside: dict[str, JsonValue] = {BESIDE: True} if is_beside else {}
+        return {**called.inputs, **expect, **beside}
+
+    @cached_property
+    def _alone(self) -> frozenset[str]:
+        """The steps beside which no other runs, and no other item: all others wait or are done."""
+        steps = self._document.steps
+        needs = {step.name: self._needs_of(step) for step in steps}
+        followers: dict[str, list[str]] = {name: [] for name in needs}
+        for name, above in needs.items():
+            for one in above:
+                followers[one].append(name)
+        before, after = _reached(needs, followers), _reached(followers, needs)
+        return frozenset(
+            step.name
+            for step in steps
+            if before[step.name].bit_count() + after[step.name].bit_count() == len(steps) - 1
+            and (step.for_each is None or step.at_once == 1)
+        )
+
     def _free_id(self, id_: str) -> str:
         """The id, with a number appended if another node has it."""
         number, free = 1, id_
@@ -236,11 +261,21 @@ class _Compiler:
         return free
 
 
-def _inputs_of(step: GraphStep, called: ToolNode) -> dict[str, JsonValue]:
-    expect: dict[str, JsonValue] = {} if step.expect is None else {"expect": step.expect}
-    # Other steps may run at the same time as a child session.
-    beside: dict[str, JsonValue] = {BESIDE: True} if called.action is Action.CHILD else {}
-    return {**called.inputs, **expect, **beside}
+def _reached(
+    next_: Mapping[str, Sequence[str]], back: Mapping[str, Sequence[str]]
+) -> dict[str, int]:
+    """All that each node of an acyclic graph leads to, as bits by the order of the nodes."""
+    bits = {name: 1 << number for number, name in enumerate(next_)}
+    left = {name: len(next_[name]) for name in next_}
+    ready, reached = [name for name, count in left.items() if not count], dict.fromkeys(next_, 0)
+    while ready:
+        name = ready.pop()
+        for one in back[name]:
+            reached[one] |= reached[name] | bits[name]
+            left[one] -= 1
+            if not left[one]:
+                ready.append(one)
+    return reached
 
 
 def session_node(

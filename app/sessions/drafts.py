@@ -533,21 +533,32 @@ def _refuse_isolated(document: AnyDocument) -> None:
 
 
 def _checkers_of(document: AnyDocument) -> Iterator[tuple[str, Checker]]:
-    """Yields the checkers of loops, workflows and flows with their paths."""
+    """Yields the checkers of a document with their paths, without those in worktrees of a graph."""
     if isinstance(document, FlowDocument):
         steps = ((prefix, one) for prefix, flow in parts_of(document) for one in steps_of(flow))
         for prefix, one in steps:
             if isinstance(one.step, CheckStep):
                 yield f"{prefix}{one.path}.checker", one.step.checker
-        return
-    loops: dict[str, LoopDocument | PhaseDocument] = {}
-    if isinstance(document, LoopDocument):
-        loops[""] = document
-    elif isinstance(document, WorkflowDocument):
-        loops |= {f"phases[{number}].": phase for number, phase in enumerate(document.phases)}
-    for path, loop in loops.items():
+    for path, loop in _loops_of(document).items():
         for number, checker in enumerate(loop.checkers):
             yield f"{path}checkers[{number}]", checker
+
+
+def _loops_of(document: AnyDocument) -> Mapping[str, LoopDocument | PhaseDocument]:
+    match document:
+        case LoopDocument():
+            return {"": document}
+        case WorkflowDocument():
+            return {f"phases[{number}].": phase for number, phase in enumerate(document.phases)}
+        case GraphDocument():
+            return {
+                f"steps[{number}].session.{path}": loop
+                for number, step in enumerate(document.steps)
+                if step.session is not None and not step.session.worktree
+                for path, loop in _loops_of(step.session).items()
+            }
+        case _:
+            return {}
 
 
 def commit_subject(document: AnyDocument, label: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from itertools import islice
+from itertools import chain, islice
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import (
@@ -14,6 +14,8 @@ from pydantic import (
     Field,
     JsonValue,
     StringConstraints,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
     field_validator,
     model_validator,
 )
@@ -177,10 +179,30 @@ def _check_fields(document: LoopDocument | WorkflowDocument) -> LoopDocument | W
     return document
 
 
+def _in_folder_of_graph(
+    given: object, handler: ValidatorFunctionWrapHandler
+) -> LoopDocument | WorkflowDocument:
+    """Validates a session as one with a folder, which is the graph's."""
+    has_none = isinstance(given, dict) and given.get("cwd") is None
+    document: LoopDocument | WorkflowDocument = handler(
+        {**given, "cwd": "/"} if has_none and isinstance(given, dict) else given
+    )
+    if has_none:
+        document = document.model_copy(update={"cwd": None})
+        document.model_fields_set.discard("cwd")
+    return _check_fields(document)
+
+
+def _needs_folder(document: LoopDocument | WorkflowDocument) -> bool:
+    loops = (document,) if isinstance(document, LoopDocument) else document.phases
+    alone = any(one.isolated or one.clean for loop in loops for one in loop.checkers)
+    return alone or any(loop.protected for loop in loops)
+
+
 #: The document of a session that a step starts, in the folder and at the place of the graph.
 CalledSession: TypeAlias = Annotated[
     Annotated[LoopDocument | WorkflowDocument, Field(discriminator="kind")],
-    AfterValidator(_check_fields),
+    WrapValidator(_in_folder_of_graph),
 ]
 
 
@@ -354,7 +376,14 @@ class GraphDocument(Document, WithEnvironment):
     def _well_formed(self) -> GraphDocument:
         """Reports all errors of the structure: there are some only if all fields are valid."""
         of_inputs = islice(input_faults(self.input_schema, self.inputs), NAMED)
-        faults = (*of_inputs, *islice(faults_of(self.steps, self.inputs), NAMED))
+        of_steps = chain(faults_of(self.steps, self.inputs), self._faults_of_folder())
+        faults = (*of_inputs, *islice(of_steps, NAMED))
         if faults:
             raise GraphMalformed(faults)
         return self
+
+    def _faults_of_folder(self) -> Iterator[GraphFault]:
+        for number, step in enumerate(self.steps):
+            if self.cwd is None and step.session is not None and _needs_folder(step.session):
+                why = "its protected files, and isolated or clean checkers, need a working folder"
+                yield GraphFault(f"steps[{number}].session", why, "give the graph a `cwd`")

@@ -9,6 +9,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from app.core.addresses import SessionRef
 from app.errors import InvalidDocument
@@ -345,6 +346,10 @@ SUB = {"type": "subflow", "flowNames": ["sub"]}
             {"kind": "flow", "name": "f", "steps": [SUB], "flows": {"sub": {"steps": [CHECK]}}},
             "flows.sub.steps[0].checker.isolated",
         ),
+        (
+            {"kind": "graph", "steps": [{"name": "a", "session": LOOP}]},
+            "steps[0].session.checkers[1].isolated",
+        ),
     ],
 )
 def test_isolated_check_needs_a_folder_of_the_sessions_own(
@@ -624,6 +629,21 @@ def test_isolated_check_of_a_flow_has_the_work_and_nothing_else(
         )
 
 
+def test_session_of_a_graph_has_checks_that_need_its_folder(sessions: Sessions, repo: Path) -> None:
+    checks = [ALONE, {"command": "true", "clean": True}]
+    loop = {**LOOP, "checkers": checks, "protected": ["one.txt"], "worktree": True,
+            "doer": {"command": "echo work > a.txt"}}  # fmt: skip
+    graph = {"kind": "graph", "steps": [{"name": "a", "session": loop}]}
+    with pytest.raises(ValidationError, match=r"steps\[0\]\.session.*give the graph a `cwd`"):
+        DOCUMENT.validate_python(graph)
+    session = sessions.submit_document({**graph, "cwd": str(repo)})
+    assert sessions.status(session) == "completed", sessions.reason(session)
+    (child,) = sessions.engine.store.children(SessionRef(session, session))
+    evidence = sessions.engine.queries.result(child).evidence
+    assert evidence is not None
+    assert [one.ran for one in evidence.checks] == ["isolated", "clean"]
+
+
 def test_isolated_check_of_a_subflow_beside_another_is_refused(
     sessions: Sessions, flow: dict[str, object]
 ) -> None:
@@ -702,21 +722,28 @@ def test_check_of_a_subflow_beside_another_puts_nothing_back(
     assert (sessions.folder(session) / "probe.txt").exists()
 
 
-def test_sessions_of_a_forked_graph_put_nothing_back_and_have_records_of_their_own(
-    sessions: Sessions, repo: Path, tmp_path: Path
+@pytest.mark.parametrize("is_beside", [True, False])
+def test_sessions_of_a_forked_graph_put_back_what_no_other_writes_and_have_records_of_their_own(
+    sessions: Sessions, repo: Path, tmp_path: Path, is_beside: bool
 ) -> None:
-    """They may run side by side, and what one writes is no change by checks of another."""
+    """What one writes that may run beside another is no change by the checks of that."""
     (tmp_path / "agents.toml").write_text("[agents.first]\ncommand = ['echo', 'ok']\n")
     loop = {"kind": "loop", "task": "t", "checkers": ["touch probe.txt"], "baseline": False}
     hidden = {"command": "echo conftest.py > .gitignore; touch conftest.py"}
     call = {"name": "first", "tool": "agent:first", "arguments": {"prompt": "p"}}
     one = {"name": "one", "session": {**loop, "doer": hidden}, "depends_on": ["first"]}
     work = {"command": "echo work > a.txt"}
-    two = {"name": "two", "session": {**loop, "doer": work}, "depends_on": ["one"]}
+    two = {
+        "name": "two",
+        "session": {**loop, "doer": work},
+        "depends_on": ["first" if is_beside else "one"],
+    }
     graph = {"kind": "graph", "cwd": str(repo), "steps": [call, one, two]}
     fork = sessions.fork(sessions.submit_document(graph), "first")
     assert sessions.status(fork) == "completed", sessions.reason(fork)
-    assert (sessions.folder(fork) / "probe.txt").exists()
+    assert (sessions.folder(fork) / "probe.txt").exists() == is_beside
+    assert (sessions.folder(fork) / "conftest.py").exists()
+    assert (sessions.folder(fork) / "a.txt").exists()
     children = sessions.engine.store.children(SessionRef(fork, fork))
     ledgers = [sessions.engine.queries.ledger(child).items[-1] for child in children]
     named = sorted(len(one.checker_changed or ()) for one in ledgers)
