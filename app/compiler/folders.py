@@ -75,7 +75,7 @@ def in_workspace(program: Program, workspace: Workspace, title: str) -> Program:
         name: literal(value) if isinstance(value, str) else value
         for name, value in workspace.model_dump(exclude={"path"}).items()
     }
-    body = [_step(WORKSPACE, {"do": "make", **facts}), *program.body]
+    body = [_step(WORKSPACE, {"do": "make", **facts, **_by_products(program)}), *program.body]
     if workspace.kind == "worktree":
         message = f"{title}\n\nTask {workspace.task} of plan {workspace.plan}."
         inputs = {"do": "keep", **facts, "message": literal(message)}

@@ -183,7 +183,10 @@ def _opened(
     task: BodyTask, git: Git, home: Home, asked: Asked, state: RecordedState | None
 ) -> Outcome:
     was_open = is_opened(home)
-    record = open_folder(git, home, most=task.copy_max, store=task.store, state=state)
+    by_products = left_out(task.inputs)
+    record = open_folder(
+        git, home, most=task.copy_max, store=task.store, state=state, leave_out=by_products
+    )
     task.on_workspace(own_facts(home, kind=record.kind, **_of_worktree(record)))
     warnings = _warnings(git, home, record, is_fork=state is not None)
     if not was_open:  # otherwise a step beside this one works in it already

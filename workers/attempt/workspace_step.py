@@ -30,6 +30,7 @@ from workers.attempt.own_folder_step import (
     require_same,
 )
 from workers.checkers.clean_folder import is_merge
+from workers.folders.work_diff import left_out
 from workers.git import worktrees
 from workers.git.applying import require_movable
 from workers.git.audit import Access, FolderAudit
@@ -208,7 +209,11 @@ def _make(task: BodyTask, cancel: threading.Event, deadline: float) -> Outcome:
     git = Git(Path(made.origin), cancel, deadline)
     place = _place(task, made, git)
     facts = made.model_dump(exclude={"plan", "prefix", "message"})
-    wanted = Record(**facts, session=task.session, store=task.store)
+    by_products = left_out(task.inputs)
+    wanted = Record(
+        **facts, session=task.session, store=task.store,
+        leave_out=None if by_products is None else tuple(by_products),
+    )  # fmt: skip
     if made.kind == "copy":
         record = make_copy(
             place.path, wanted, most=task.copy_max, cancel=cancel, deadline=deadline,

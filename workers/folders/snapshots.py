@@ -35,7 +35,9 @@ from workers.folders.private_repository import (
 from workers.processes import environment
 from workers.processes.nested_repositories import (
     BY_PRODUCTS,
+    LARGE,
     is_by_product,
+    is_large,
     nested_in,
     open_nested,
     submodules_of,
@@ -52,8 +54,7 @@ REST_S = 600.0
 PATCH_BYTES = 200_000
 #: The most files and bytes that are read in a folder without git.
 FILES, READ_BYTES = 20_000, 512 * 1024 * 1024
-#: Untracked files of more bytes are not part of a snapshot; so many of them are looked up.
-LARGE = 50_000_000
+#: So many large files are looked up.
 _LARGE_FILES = 1_000
 #: The file beside the snapshots with the submodules from before the first doer.
 _SUBMODULES = "submodules"
@@ -411,7 +412,7 @@ class Worktree:
     def _large(self) -> list[str]:
         """The files above LARGE bytes that are neither in the snapshots nor tracked."""
         others = self._names("ls-files", "-z", "-o", "--exclude-standard")
-        large = [name for name in others if self._is_large(name)]
+        large = [name for name in others if is_large(self.folder / name)]
         if not large:
             return []
         try:
@@ -423,9 +424,6 @@ class Worktree:
     def _tracked_of(self, names: Sequence[str]) -> set[str]:
         """Those of these names that the folder's own index has."""
         return {*self._names("ls-files", "-z", "--", *names, own=False)}
-
-    def _is_large(self, name: str) -> bool:
-        return (_size(self.folder / name) or 0) > LARGE
 
     def left_out(self) -> list[str]:
         """Return what is no work in the folder although git does not ignore it.

@@ -21,6 +21,7 @@ from typing import NamedTuple
 from app.core.folders import MERGE_FOLDER
 from app.core.states import ENDED, SessionStatus
 from app.engine import Engine
+from leadhand.models.text import list_first
 from tasks.periodic import PeriodicThread
 from workers.git import worktrees
 from workers.git.copies import digests_file, is_unchanged
@@ -36,11 +37,13 @@ from workers.git.layout import (
 from workers.git.merging import merged_tip
 from workers.git.repository import find_in_progress
 from workers.git.worktrees import Place
-from workers.processes.nested_repositories import is_by_product
+from workers.processes.nested_repositories import BY_PRODUCTS
 
 _FOREIGN = "its record is gone, which says what it holds; look at it and remove it yourself"
 #: The mode of a submodule in a tree or an index.
 _GITLINK = "160000"
+#: Files that a sentence names.
+_SHOWN = 5
 log = logging.getLogger(__name__)
 #: Seconds between two rounds.
 EVERY_S = 30.0
@@ -163,13 +166,17 @@ def _secure(git: Git, path: Path, branch: str, *, force: bool) -> None:
     """
     if not branch and not worktrees.is_on_a_ref(git, path):
         raise WorkspaceRefused("it has commits that are on no branch; create one for them first")
-    if not _changes(git.at(path)):
+    if not _changes(git, path):
         return
     if not branch:
         raise WorkspaceRefused("it has changes and is on no branch; commit them to one first")
     if not force:
         why = f"it has uncommitted changes; --force commits them to {branch!r} first"
         raise WorkspaceRefused(why)
+    large = worktrees.large_files(git.at(path), _by_products(path))
+    if large:
+        what = f"it holds files that are too large to be committed: {list_first(large, _SHOWN)}"
+        raise WorkspaceRefused(f"{what}; move them elsewhere first")
     record = read_record(path)
     if record is not None and record.accepted:
         worktrees.keep_beside(git, path, branch)
@@ -177,18 +184,24 @@ def _secure(git: Git, path: Path, branch: str, *, force: bool) -> None:
         worktrees.keep_unfinished(git, path, branch)
 
 
-def _changes(here: Git) -> list[str]:
-    """The uncommitted changes in a worktree, without by-products."""
-    entries = here("status", "--porcelain", "-z", "--untracked-files=normal").split("\0")
-    return [one for one in entries if one and not (one[:2] == "??" and is_by_product(one[3:]))]
+def _changes(git: Git, path: Path) -> bool:
+    """Whether a worktree has uncommitted changes other than by-products."""
+    here, options = git.at(path), ("--directory", "--no-empty-directory")
+    if here("status", "--porcelain", "--untracked-files=no"):
+        return True
+    return bool(worktrees.others(here, _by_products(path), *options))
+
+
+def _by_products(path: Path) -> tuple[str, ...]:
+    record = read_record(path)
+    return BY_PRODUCTS if record is None or record.leave_out is None else record.leave_out
 
 
 def _has_by_products(git: Git, path: Path) -> bool:
     """Whether by-products are all that keeps git from removing a worktree."""
     if not path.exists():
         return False
-    here = git.at(path)
-    return worktrees.has_changes(here) and not _changes(here)
+    return worktrees.has_changes(git.at(path)) and not _changes(git, path)
 
 
 def _is_merged(git: Git, place: Place, record: Record) -> bool:

@@ -236,12 +236,16 @@ class Git:
         return Git(folder, self.cancel, self.deadline, self.lock, self.variables)
 
     def at_own(self, folder: Path) -> Git:
-        """Return a runner in a worktree of Leadhand's own, which believes no setting about files.
+        """Return a runner in a worktree that Leadhand makes."""
+        return self.at(folder).writing(folder)
 
-        Its settings say what its file system can do: a doer may have set the repository's.
+    def writing(self, tree: Path) -> Git:
+        """Return a runner that believes no setting about the files of a worktree of Leadhand's.
+
+        What its file system can do is probed: a doer may have set the repository's settings.
         """
-        settings = [*git_settings(folder.parent).items()]
-        return self.at(folder).within(settings_as_variables(settings, self.variables))
+        settings = [*git_settings(tree.parent).items()]
+        return self.within(settings_as_variables(settings, self.variables))
 
     def holding(self, lock: int) -> Git:
         """Return a runner whose git processes inherit a lock."""

@@ -58,6 +58,8 @@ class Record(BaseModel):
     accepted: bool = False
     #: The id of the store that has the session.
     store: str = ""
+    #: The patterns of by-products, which are in no commit; None for the default ones.
+    leave_out: tuple[str, ...] | None = None
 
 
 class Shelf(NamedTuple):

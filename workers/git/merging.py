@@ -211,8 +211,7 @@ def _prepare(git: Git, path: Path, commit: str) -> Path:
         shutil.rmtree(path)
     claim_folder(path.parent)
     worktrees.forget(git, path)
-    own = git.at_own(path).at(git.folder)
-    own("worktree", "add", "--quiet", "--detach", str(path), commit)
+    git.writing(path)("worktree", "add", "--quiet", "--detach", str(path), commit)
     return path
 
 

@@ -7,7 +7,7 @@ lock is that of the repository, whose place is by its real common directory.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import NamedTuple
@@ -89,7 +89,13 @@ class Home(NamedTuple):
 
 
 def open_folder(
-    git: Git, home: Home, *, most: int, store: str = "", state: RecordedState | None = None
+    git: Git,
+    home: Home,
+    *,
+    most: int,
+    store: str = "",
+    state: RecordedState | None = None,
+    leave_out: Sequence[str] | None = None,
 ) -> Record:
     """Make a session's own folder (worktree or copy), unless it exists, and return its record.
 
@@ -108,14 +114,11 @@ def open_folder(
             f"the folder for worktrees, {str(home.root)!r}, lies inside {str(top)!r}; set"
             " LEADHAND_WORKTREES to one outside"
         )
+    by_products = None if leave_out is None else tuple(leave_out)
     wanted = Record(
-        kind="worktree",
-        origin=str(home.origin),
-        task=TREE,
-        run=1,
-        session=home.session,
-        store=store,
-    )
+        kind="worktree", origin=str(home.origin), task=TREE, run=1, session=home.session,
+        store=store, leave_out=by_products,
+    )  # fmt: skip
     if found is None:
         return _copy(git, home, wanted, most)
     if found.prefix != home.prefix:

@@ -16,7 +16,12 @@ from typing import NamedTuple
 from workers.git.git import DIFF, Git, GitFailed, WorkspaceRefused, identity, locks_of
 from workers.git.layout import Record, Shelf, read_record, remove_record, write_record
 from workers.git.repository import find_in_progress, quit_in_progress, refuse_in_progress, tip_of
-from workers.processes.nested_repositories import BY_PRODUCTS, open_nested, submodules_of
+from workers.processes.nested_repositories import (
+    BY_PRODUCTS,
+    is_large,
+    open_nested,
+    submodules_of,
+)
 
 #: The message of the commit with what an ended session left.
 UNFINISHED = "leadhand: unfinished"
@@ -101,16 +106,16 @@ def keep(git: Git, path: Path, message: str) -> str:
         record = read_record(path)
         base = record.base if record is not None and record.base else "HEAD"
         open_nested(here, path, submodules_of(here.ask("show", f"{base}:.gitmodules") or ""))
-        add_all(here)
+        add_all(here, record.leave_out if record is not None else None)
         if here.ask(*DIFF, "--cached", "--quiet") is None:
             here(*identity(here), "commit", "--quiet", "--no-verify", "--message", message)
     return here("rev-parse", "HEAD")
 
 
 def add_all(here: Git, leave_out: Sequence[str] | None = None) -> None:
-    """Brings the index up to date, without by-products that git does not track.
+    """Brings the index up to date, without by-products and large files that git does not track.
 
-    `leave_out` are their patterns, if they are not the default ones.
+    `leave_out` are the patterns of by-products, if they are not the default ones.
     """
     patterns = BY_PRODUCTS if leave_out is None else leave_out
     found = _ignored(here, *(f"--exclude={pattern}" for pattern in patterns))
@@ -118,12 +123,27 @@ def add_all(here: Git, leave_out: Sequence[str] | None = None) -> None:
     known = _ignored(here, "--exclude-standard")
     folders = tuple(name for name in known if name.endswith("/"))
     left = (name for name in found if name not in known and not name.startswith(folders))
-    excluded = (f":(exclude,literal){name}" for name in left)
+    excluded = (f":(exclude,literal){name}" for name in (*left, *large_files(here, patterns)))
     here("add", "--all", "--", ".", *excluded)
+
+
+def large_files(here: Git, leave_out: Sequence[str]) -> list[str]:
+    """Lists the files that no commit has because of their size."""
+    return [name for name in others(here, leave_out) if is_large(here.folder / name)]
+
+
+def others(here: Git, leave_out: Sequence[str], *options: str) -> list[str]:
+    """Lists the files that git neither tracks nor ignores, without by-products."""
+    rules = ("--exclude-standard", *(f"--exclude={pattern}" for pattern in leave_out))
+    return _split(here("ls-files", "-z", "--others", *rules, *options))
 
 
 def _ignored(here: Git, *rules: str) -> list[str]:
     listed = here("ls-files", "-z", "--others", "--ignored", "--directory", *rules)
+    return _split(listed)
+
+
+def _split(listed: str) -> list[str]:
     return [name for name in listed.split("\0") if name]
 
 
@@ -206,7 +226,7 @@ def _add(git: Git, path: Path, branch: str) -> None:
     if path.exists():  # it was never complete, so that no session has worked there
         shutil.rmtree(path)
     forget(git, path)
-    git.at_own(path).at(git.folder)("worktree", "add", "--quiet", str(path), branch)
+    git.writing(path)("worktree", "add", "--quiet", str(path), branch)
 
 
 def _undo(git: Git, path: Path, record: Record, *, is_new: bool) -> None:

@@ -26,6 +26,8 @@ BY_PRODUCTS = (
     "__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", "node_modules", ".venv", ".env",
     "*.pyc", "htmlcov", ".coverage",
 )  # fmt: skip
+#: Untracked files of more bytes are no work either.
+LARGE = 50_000_000
 
 
 def open_nested(run: Run, folder: Path, submodules: Collection[str]) -> list[str]:
@@ -76,6 +78,14 @@ def nested_in(run: Run) -> list[str]:
     """Lists the repositories in a folder of which the index has nothing, without ignored ones."""
     listed = run("ls-files", "--others", "--exclude-standard", "-z").split("\0")
     return [one.removesuffix("/") for one in listed if one.endswith("/")]
+
+
+def is_large(path: Path) -> bool:
+    """Whether an untracked file is too large to be work."""
+    try:
+        return path.lstat().st_size > LARGE
+    except OSError:
+        return False
 
 
 def is_by_product(path: str) -> bool:

@@ -18,11 +18,11 @@ from tests.engine.folders.sessions import DOCUMENT, Sessions
 from tests.unit.workers.folders.repositories import git, make_repository
 from tests.waiting import wait_until
 from workers.attempt.settle import Settler
-from workers.folders import snapshots
 from workers.folders.snapshots import Worktree
 from workers.git.cleaning import WorktreeRescue
 from workers.git.git import Git
 from workers.git.own_folders import Home, discard_folder
+from workers.processes.nested_repositories import LARGE
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
@@ -183,10 +183,10 @@ def test_by_products_are_no_work_unless_git_tracks_them(sessions: Sessions, repo
 def test_documents_name_by_products_and_large_files_are_none_of_the_work(
     sessions: Sessions, repo: Path
 ) -> None:
-    (repo / "tracked").write_bytes(bytes(snapshots.LARGE + 1))
+    (repo / "tracked").write_bytes(bytes(LARGE + 1))
     git(repo, "add", "tracked")
     git(repo, "commit", "-qm", "large")
-    more = f"head -c {snapshots.LARGE + 1} /dev/zero > large; echo x >> tracked"
+    more = f"head -c {LARGE + 1} /dev/zero > large; echo x >> tracked"
     doer = {"command": f"mkdir -p out/sub .leadhand; touch out/sub/x .env a .leadhand/x; {more}"}
     again = "echo x >> out/z; test $(wc -l < out/z) = 2"  # so that its first run is red
     checkers = ["touch out/y b.log", {"name": "again", "command": again, "reruns": 1}]

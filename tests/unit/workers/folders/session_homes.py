@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from app.core.folders import RecordedState
@@ -35,8 +36,15 @@ class OneHome:
         git(repo, "clean", "-q", "-f")
         return cls(repo, folder / "state" / "worktrees")
 
-    def open(self, store: str = "", state: RecordedState | None = None) -> Record:
-        return open_folder(self.git, self.home, most=self.most, store=store, state=state)
+    def open(
+        self,
+        store: str = "",
+        state: RecordedState | None = None,
+        leave_out: Sequence[str] | None = None,
+    ) -> Record:
+        return open_folder(
+            self.git, self.home, most=self.most, store=store, state=state, leave_out=leave_out
+        )
 
     @property
     def snapshots(self) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import threading
 from pathlib import Path
@@ -16,6 +17,7 @@ from tests.unit.workers.folders.session_homes import BRANCH, OneHome
 from workers.folders.snapshots import Worktree
 from workers.folders.work_diff import Look
 from workers.git.git import Git, WorkspaceRefused
+from workers.processes.nested_repositories import LARGE
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
@@ -141,11 +143,18 @@ def test_session_from_a_detached_head_works_and_says_how_to_take_it(one: OneHome
 
 
 def test_what_an_unaccepted_session_left_is_applied_too(one: OneHome) -> None:
-    one.open()
+    one.open(leave_out=["/built/"])
     one.write("new.txt", "left")
+    one.write("built/a.txt", "no work")
+    large = one.write("large", "")
+    os.truncate(large, LARGE + 1)
     one.apply()
     assert (one.origin / "new.txt").read_text() == "left"
     assert git(one.origin, "log", "-1", "--format=%s") == "leadhand: unfinished"
+    assert git(one.origin, "ls-files", "built", "large") == ""
+    assert "too large to be committed: large; move them elsewhere first" in one.discard(force=True)
+    large.unlink()
+    assert one.discard() == ""
 
 
 def test_session_in_a_subfolder_works_in_the_same_subfolder(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -119,6 +119,9 @@ class DyingGit(Git):
     calls: list[str]
     fatal: int
     before: bool
+
+    def within(self, _: Mapping[str, str]) -> Git:
+        return self
 
     def __call__(self, *arguments: str, given: str | None = None) -> str:
         writes = arguments[0] in ("branch", "update-ref") or arguments[:2] == ("worktree", "add")
