@@ -20,11 +20,12 @@ _PLACE = "LEADHAND_PLACE"
 _PYTEST_OPTIONS = "PYTEST_ADDOPTS"
 #: The folder in which Python keeps bytecode, and looks for it: in none of those of the sources.
 _BYTECODE = "PYTHONPYCACHEPREFIX"
-#: Changes tox's settings: by default it passes on none of these variables.
+#: Changes tox's settings: by default it passes on none of these variables. Its environments inherit
+#: these sections of tox.ini and setup.cfg, of tox.toml, and of pyproject.toml.
 _TOX = "TOX_OVERRIDE"
 _TOX_PASSES = tuple(
     f"{section}.pass_env+={name}"
-    for section in ("testenv", "env_run_base")
+    for section in ("testenv", "env_run_base", "tool.tox.env_run_base")
     for name in (_PYTEST_OPTIONS, _BYTECODE)
 )
 

@@ -12,6 +12,7 @@ from app.core.program import Action
 from app.sessions.attempts import outcome_fields
 from leadhand.models.verdicts import Counts
 from tests.unit.workers.bodies.running import checking
+from workers.processes.environment import with_pytest_report
 
 #: Without plugins it starts in a fifth of the time.
 PYTEST = f"PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 {sys.executable} -m pytest -p no:cacheprovider"
@@ -144,6 +145,16 @@ def test_options_of_pytest_that_were_passed_are_kept(body, tmp_path: Path) -> No
     environment = SessionEnvironment(passed={"PYTEST_ADDOPTS": "--collect-only"})
     outcome = body(Action.CHECK, given, session_environment=environment)
     assert counted(outcome) == ("retry", "tests", (0, 0, 0))
+
+
+@pytest.mark.parametrize("given", ["", "testenv.pass_env+=HOME"])
+def test_tox_lets_the_report_pass_whatever_file_configures_it(given: str) -> None:
+    """What tox makes of it was tried with tox 4.67, of which the tests have none."""
+    found = with_pytest_report({"TOX_OVERRIDE": given} if given else {}, Path("/r"))
+    overrides = found["TOX_OVERRIDE"].split(";")
+    assert overrides[: bool(given)] == [given][: bool(given)]
+    sections = ("testenv", "env_run_base", "tool.tox.env_run_base")
+    assert {f"{one}.pass_env+=PYTEST_ADDOPTS" for one in sections} <= {*overrides}
 
 
 def test_command_that_only_lists_tests_is_not_counted(check) -> None:
