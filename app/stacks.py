@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
 import uuid
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from contextlib import suppress
+from typing import Concatenate, NamedTuple, ParamSpec, TypeAlias
 
 from pydantic import JsonValue
 
+from app.core import stacks as rules
 from app.core.addresses import SessionRef
 from app.core.records import Reply
 from app.core.stacks import (
-    DEPTH,
-    STEPS,
-    TOTAL_BYTES,
+    Call,
+    IdUsed,
     StoredStack,
     head_view,
-    ms_of,
     pack_outputs,
     pack_workflow,
     stack_view,
@@ -31,7 +32,7 @@ from app.store.script_library import Verb
 from app.store.stacks import StackReads
 from app.store.store import Store
 from leadhand.contract.stacks import StartWorkflow
-from leadhand.errors import NoActiveWorkflow, StackRefused, WorkflowNotStacked, WorkflowUnknown
+from leadhand.errors import StackRefused, WorkflowUnknown
 from leadhand.models.stacks import (
     OutputsView,
     StackChange,
@@ -45,8 +46,15 @@ from leadhand.models.views.view import Page
 _NONE = SessionRef("", "")
 #: How many ids are tried for a new workflow session.
 TRIES = 20
+#: Attempts to write a stack that other calls change meanwhile.
+WRITES = 500
+#: Of stacks by their names, so that the threads of a process do not refuse each other's writes.
+_LOCKS = tuple(threading.RLock() for _ in range(64))
 #: The most records per round trip; each may have a megabyte.
 _BATCH = 200
+P = ParamSpec("P")
+#: Returns a stack after a change of the one that was read.
+Rule: TypeAlias = Callable[Concatenate[StoredStack, P], StoredStack]
 
 
 class StackCall(NamedTuple):
@@ -61,9 +69,14 @@ class StackCall(NamedTuple):
     #: The session that has to have made the stack, unless it is unused.
     owner: str | None = None
 
-    def arguments(self) -> dict[str, JsonValue]:
-        """Return the fields that name the stack and the workflow session, as Lua arguments."""
-        return {"stack": self.stack, "workflow": self.workflow, "owner": self.owner}
+    #: Another name, which the stack is to get.
+    to: str | None = None
+
+    def nonce(self, *asked: object) -> str:
+        """Return what a repeated call has in common with the first one, and with no other."""
+        key = self.idempotency_key or uuid.uuid4().hex
+        text = json.dumps([self.by, key, self.workflow, *asked], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 class Stacks:
@@ -86,54 +99,48 @@ class Stacks:
 
     def start(self, call: StackCall, new: StartWorkflow) -> StackChange:
         """Start a workflow session on top of the stack. Raises StackRefused if it is full."""
-        arguments: dict[str, JsonValue] = {
+        fields = {
             "job_name": new.job_name,
             "workflow_name": new.workflow_name,
             "goal": redact(new.goal),
             "instance_id": new.instance_id,
-            "step": new.first_step_id,
-            "folder": new.folder,
-            "place": new.place,
+            "current_step_id": new.first_step_id,
         }
-        nonce = _nonce("start", call, arguments)
-        arguments |= {**call.arguments(), "nonce": nonce}
+        nonce = call.nonce("start", fields, new.folder, new.place)
         for _ in range(TRIES):
-            answer = self._run_on_known("stack_push", arguments | {"workflow": self._new_id()})
-            if answer.word != "taken":
-                return _change(call, answer)
+            with suppress(IdUsed):
+                named = call._replace(workflow=self._new_id())
+                return self._write(named, nonce, rules.start, fields, new.folder, new.place)
         why = f"no unused id was found in {TRIES} tries"
         raise StackRefused(call.stack, "stack", why, "try again")
 
     def start_step(self, call: StackCall, step: str) -> StackChange:
         """Record the start of a step, which becomes the current step. Raises StackRefused."""
-        return self._step(call, "start", {"step": step})
+        return self._change(call, rules.start_step, step)
 
     def complete_step(
         self, call: StackCall, step: str, outputs: Mapping[str, JsonValue], notes: str | None = None
     ) -> StackChange:
         """Record the end of a step with its outputs and notes. Raises StackRefused."""
-        arguments: dict[str, JsonValue] = {
-            "step": step,
-            "notes": None if notes is None else redact(notes),
-        }
-        return self._step(call, "complete", arguments, pack_outputs(outputs))
+        text, kept = pack_outputs(outputs), None if notes is None else redact(notes)
+        return self._change(call, rules.complete_step, step, text, kept)
 
     def record_quality_attempt(self, call: StackCall, step: str) -> StackChange:
         """Add 1 to the quality attempts of a step. Raises StackRefused."""
-        return self._step(call, "attempt", {"step": step})
+        return self._change(call, rules.count_attempt, step)
 
     def advance(self, call: StackCall, step: str, index: int) -> StackChange:
         """Make any step, later or earlier, the current one of a workflow session."""
-        return self._run("stack_advance", call, {"step": step, "index": index})
+        return self._change(call, rules.advance, step, index)
 
     def complete(self, call: StackCall) -> StackChange:
         """Mark a workflow session as completed and remove it from any position of its stack."""
-        return self._run("stack_finish", call, {"status": "completed", "keep_s": self._keep_s})
+        return self._change(call, rules.finish, {"status": "completed"})
 
     def abort(self, call: StackCall, reason: str) -> StackChange:
         """Mark a workflow session as aborted and remove it from any position of its stack."""
-        arguments: dict[str, JsonValue] = {"status": "aborted", "keep_s": self._keep_s}
-        return self._run("stack_finish", call, arguments | {"reason": redact(reason)})
+        fields = {"status": "aborted", "abort_reason": redact(reason)}
+        return self._change(call, rules.finish, fields)
 
     def load(
         self, call: StackCall, record: WorkflowSession | None = None, *, force: bool = False
@@ -143,137 +150,74 @@ class Stacks:
         The one on top leaves the stack: that needs `force`, as does an ended one. Raises
         WorkflowUnknown, StackRefused.
         """
-        arguments: dict[str, JsonValue] = {"force": force or None, "keep_s": self._keep_s}
-        if record is not None:
-            arguments["fields"] = list(pack_workflow(record))
-            arguments["status"] = record.status
-            arguments["started"] = ms_of(record.started_at, "record.started_at")
-        arguments |= {"nonce": _nonce("load", call, arguments)}
-        return _change(call, self._run_on_known("stack_load", call.arguments() | arguments))
+        return self._change(
+            call, rules.load, None if record is None else pack_workflow(record), force
+        )
 
     def move(self, call: StackCall, to: str, folder: str | None, place: str | None) -> StackChange:
         """Give a stack another name and folder. Raises StackRefused.
 
         There has to be one of the old name, and none of the new one.
         """
-        arguments: dict[str, JsonValue] = {
-            "to": to, "folder": folder, "place": place, "keep_s": self._keep_s,
-        }  # fmt: skip
-        arguments |= {"nonce": _nonce("stack_move", call, arguments)}
-        answer = self._store.run("stack_move", _NONE, "", call.arguments() | arguments)
-        match answer.word:
-            case "missing":
-                why = f"stack {call.stack!r} has never been used, or has expired"
-                raise StackRefused(
-                    call.stack, "stack", why, "`leadhand stack all` lists the stacks"
-                )
-            case "occupied":
-                hint = "name another one, or end and delete its workflow sessions"
-                raise StackRefused(call.stack, "to", f"stack {to!r} exists already", hint)
-            case _:
-                return _change(call._replace(stack=to), answer)
+        named = call._replace(workflow="", to=to)
+        return self._change(named, rules.move, to, folder, place)
 
     def delete(self, call: StackCall) -> StackChange:
         """Delete a workflow session's record and its place on the stack. Raises WorkflowUnknown."""
-        return self._run("stack_delete", call, {"keep_s": self._keep_s})
+        return self._change(call, rules.delete)
 
-    def _step(
-        self, call: StackCall, op: str, arguments: dict[str, JsonValue], outputs: str = ""
+    def _change(
+        self, call: StackCall, rule: Rule[P], *given: P.args, **named: P.kwargs
     ) -> StackChange:
-        return self._run("stack_step", call, {"op": op, **arguments}, outputs)
+        return self._write(call, call.nonce(rule.__name__, *given), rule, *given, **named)
 
-    def _run(
-        self, verb: Verb, call: StackCall, arguments: dict[str, JsonValue], document: str = ""
+    def _write(
+        self, call: StackCall, nonce: str, rule: Rule[P], *given: P.args, **named: P.kwargs
     ) -> StackChange:
-        arguments |= {"nonce": _nonce(verb, call, arguments, document)}
-        return _change(
-            call,
-            self._store.run(verb, _NONE, "", call.arguments() | arguments, outcome=document),
-        )
+        """Read the stack, apply the rule, and write it unless another call has changed it since.
 
-    def _run_on_known(self, verb: Verb, arguments: dict[str, JsonValue]) -> Reply:
-        """Run a verb that also writes to a store without records. Raises StoreUnknown."""
-        arguments |= {"keep_s": self._keep_s}
+        A repeated call, which has the same nonce, gets the stack as it is now. Threads take turns.
+        """
+        with _LOCKS[hash(call.stack) % len(_LOCKS)]:
+            return self._write_alone(call, nonce, rule, *given, **named)
+
+    def _write_alone(
+        self, call: StackCall, nonce: str, rule: Rule[P], *given: P.args, **named: P.kwargs
+    ) -> StackChange:
+        verb = "stack_delete" if rule is rules.delete else "stack_write"
+        arguments: dict[str, JsonValue] = {
+            "stack": call.stack, "workflow": call.workflow, "to": call.to, "nonce": nonce,
+        }  # fmt: skip
+        answer = self._run("stack_begin", arguments)
+        for _ in range(WRITES):
+            assert answer.stack is not None
+            read = answer.stack.model_copy(update={"asked": call.workflow, "now": answer.now})
+            if read.call is not None:
+                return _view(read, read.call.count)
+            after = rules.touch(read, rule(read, *given, **named), call.owner)
+            done = Call(workflow=after.workflow.get("id", ""), count=after.count)
+            written = rules.differences(read, after) | {"call": done.model_dump_json()}
+            answer = self._run(verb, arguments | written)
+            if answer.word == "written":
+                return _view(after, after.count)
+        raise StackRefused(call.stack, "stack", "other calls change it all the time", "try again")
+
+    def _run(self, verb: Verb, arguments: Mapping[str, JsonValue]) -> Reply:
+        """Run a Lua function that writes to no store without records. Raises StoreUnknown."""
         while True:
-            known = self._guard.expected_identity()
-            given = arguments | {"store": None if known is None else known.id}
+            given = {**arguments, "keep_s": self._keep_s, "store": self._store.expected_id()}
             answer = self._store.run(verb, _NONE, "", given)
             if answer.word != "other_store":
                 return answer
             self._guard.check()  # raises, unless the store was accepted meanwhile
 
 
-def _nonce(
-    verb: str, call: StackCall, arguments: Mapping[str, JsonValue], document: str = ""
-) -> str:
-    """What a repeated call has in common with the first one, and with no other."""
-    key = call.idempotency_key or uuid.uuid4().hex
-    said = json.dumps([verb, call.by, key, call.workflow, arguments, document], sort_keys=True)
-    return hashlib.sha256(said.encode()).hexdigest()[:32]
-
-
-def _change(call: StackCall, answer: Reply) -> StackChange:
-    """The reply as a view. Raises the error for a refusal."""
-    if answer.word not in (
-        "started",
-        "recorded",
-        "advanced",
-        "finished",
-        "loaded",
-        "deleted",
-        "moved",
-    ):
-        raise _refusal(call, answer)
-    stored = answer.stack or StoredStack()
+def _view(stack: StoredStack, count: int | None) -> StackChange:
     return StackChange(
-        workflow=None if stored.workflow is None else workflow_view(stored.workflow),
-        quality_attempts=answer.count,
-        stack=stack_view(call.stack, stored),
+        workflow=workflow_view(stack.workflow) if stack.is_known else None,
+        quality_attempts=count,
+        stack=stack_view(stack),
     )
-
-
-def _refusal(call: StackCall, answer: Reply) -> Exception:
-    workflow = call.workflow or ""
-    match answer.word:
-        case "empty":
-            return NoActiveWorkflow(call.stack)
-        case "not_on_stack":
-            return WorkflowNotStacked(workflow)
-        case "unknown":
-            return WorkflowUnknown(workflow)
-        case "foreign":
-            why = f"stack {call.stack!r} is not of session {call.owner!r}"
-            return StackRefused(call.stack, "stack", why, "use one with another name")
-        case "full" | "many" | "long":
-            return _no_room(call, answer.word)
-        case _:
-            return _not_loaded(workflow, answer)
-
-
-def _no_room(call: StackCall, word: str) -> StackRefused:
-    if word == "full":
-        why = f"stack {call.stack!r} has {DEPTH} workflow sessions"
-        return StackRefused(call.stack, "stack", why, "complete or abort some of them")
-    if word == "many":
-        why = f"the workflow session has {STEPS} steps"
-        hint = "start another workflow session"
-        return StackRefused(call.workflow or "active", "step", why, hint)
-    why = f"the outputs and notes of the workflow session would have more than {TOTAL_BYTES} bytes"
-    hint = "write the outputs to files and name those"
-    return StackRefused(call.workflow or "active", "outputs", why, hint)
-
-
-def _not_loaded(workflow: str, answer: Reply) -> StackRefused:
-    if answer.word == "occupied" and answer.stack is not None:
-        why = (
-            f"Session '{answer.stack.line[-1]['id']}' is on top of the stack and would be replaced"
-        )
-        return StackRefused(workflow, "force", why, "end it first, or load with force")
-    if answer.word == "ended":
-        why = f"Session '{workflow}' has ended"
-        return StackRefused(workflow, "force", why, "start a new one, or load with force")
-    why = f"Session '{workflow}' belongs to another stack"
-    return StackRefused(workflow, "workflow", why, "name that stack")
 
 
 class WorkflowFilter(NamedTuple):
@@ -299,8 +243,13 @@ class StackQueries:
 
     def stack(self, stack: str) -> StackView:
         """Returns a stack with its workflow sessions; one that was never used is empty."""
-        answer = self._store.run("stack_look", SessionRef("", ""), "", {"stack": stack})
-        return stack_view(stack, answer.stack or StoredStack())
+        return stack_view(self._read(stack, ""))
+
+    def _read(self, stack: str, workflow: str | None) -> StoredStack:
+        """A stack with the whole record of a workflow session; None: of the active one."""
+        answer = self._store.run("stack_begin", _NONE, "", {"stack": stack, "workflow": workflow})
+        read = answer.stack or StoredStack(name=stack)
+        return read.model_copy(update={"asked": workflow})
 
     def stacks(self, *, limit: int = 50, cursor: str | None = None) -> Page[StackHead]:
         """Returns a page of the stacks, the one that was changed last first."""
@@ -325,10 +274,9 @@ class StackQueries:
 
     def active(self, stack: str) -> WorkflowSession:
         """Returns the workflow session on top of a stack. Raises NoActiveWorkflow."""
-        top = self.stack(stack).active
-        if top is None:
-            raise NoActiveWorkflow(stack)
-        return self.workflow(stack, top.session_id)
+        found = self._read(stack, None)
+        rules.find(found)
+        return workflow_view(found.workflow)
 
     def workflows(
         self, stack: str, wanted: WorkflowFilter, *, limit: int = 50, cursor: str | None = None
@@ -354,12 +302,9 @@ class StackQueries:
 
         Raises WorkflowNotStacked, NoActiveWorkflow.
         """
-        if workflow is None:
-            found = self.active(stack)
-        elif any(one.session_id == workflow for one in self.stack(stack).workflows):
-            found = self.workflow(stack, workflow)
-        else:
-            raise WorkflowNotStacked(workflow)
+        read = self._read(stack, workflow)
+        rules.find(read)
+        found = workflow_view(read.workflow)
         return OutputsView(session_id=found.session_id, outputs=found.merge_outputs())
 
 

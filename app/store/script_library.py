@@ -57,7 +57,7 @@ def _lua_files() -> dict[Verb, str]:
 _FILES = _lua_files()
 VERBS = tuple(_FILES)
 #: A full server carries these out: they make room, or find what will. It refuses all others.
-_MAKES_ROOM = frozenset[Verb]({"due", "outbox_done", "delete", "stack_delete"})
+_MAKES_ROOM = frozenset[Verb]({"due", "outbox_done", "delete", "stack_begin", "stack_delete"})
 #: The names of all libraries of this program begin with this.
 PREFIX = "leadhand_"
 

@@ -191,29 +191,13 @@ def prepare_tree_kv(drive: Drive) -> Prepared:
 STACK: Mapping[str, Any] = {"stack": "s", "keep_s": 60}
 
 
-def prepare_stack_push(drive: Drive) -> Prepared:
-    given = {"job_name": "j", "workflow_name": "w", "goal": "", "step": "one", "store": STORE}
-    arguments = {**STACK, **given, "workflow": "0000000a"}
-    return Prepared(arguments, "started", "other_store", has_session=False)
+def prepare_stack_begin(_: Drive) -> Prepared:
+    return Prepared({**STACK, "store": STORE}, "begun", "other_store", has_session=False)
 
 
-def prepare_stack_load(drive: Drive) -> Prepared:
-    pushed = prepare_stack_push(drive)
-    call(drive, "stack_push", pushed)
-    given = {"fields": ["status", "active"], "started": 1, "status": "active", "store": STORE}
-    arguments = {**STACK, **given, "workflow": "0000000a"}
-    return Prepared(arguments, "loaded", "other_store", has_session=False)
-
-
-def on_stack(word: str, emptied: str = "not_on_stack", **arguments: Any) -> Preparation:
-    """A call about a workflow session that is on a stack."""
-
-    def prepare(drive: Drive) -> Prepared:
-        call(drive, "stack_push", prepare_stack_push(drive))
-        given = {**STACK, "workflow": "0000000a", "nonce": "n", **arguments}
-        return Prepared(given, word, emptied, has_session=False)
-
-    return prepare
+def prepare_stack_write(_: Drive) -> Prepared:
+    more = {"version": 0, "head": ["version", "1"], "records": {}, "store": STORE}
+    return Prepared({**STACK, **more}, "written", "other_store", has_session=False)
 
 
 def prepare_guard_begin(drive: Drive) -> Prepared:
@@ -259,14 +243,9 @@ PREPARED: Mapping[Verb, Callable[[Drive], Prepared]] = {
     "tree_unlock": prepare_tree_unlock,
     "tree_look": prepare_tree_look,
     "tree_kv": prepare_tree_kv,
-    "stack_push": prepare_stack_push,
-    "stack_load": prepare_stack_load,
-    "stack_step": on_stack("recorded", op="start", step="one"),
-    "stack_advance": on_stack("advanced", step="two", index=1),
-    "stack_finish": on_stack("finished", status="completed"),
-    "stack_delete": on_stack("deleted", "unknown"),
-    "stack_look": on_stack("looked", "looked"),
-    "stack_move": on_stack("moved", "missing", to="t"),
+    "stack_begin": prepare_stack_begin,
+    "stack_write": prepare_stack_write,
+    "stack_delete": prepare_stack_write,
     "guard_begin": prepare_guard_begin,
     "guard_write": prepare_guard_write,
     "plan_edit": on_plan("edited", operations=[{"op": "move", "id": "t"}], by="x"),

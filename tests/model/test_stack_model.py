@@ -287,6 +287,7 @@ def test_a_deleted_session_is_in_no_list(bench: Bench):
             StartWorkflow(job_name="j", workflow_name="w", goal="", first_step_id="a"),
         )
     )
+    world.engine.stacks.complete(StackCall("s"))
     world.engine.stacks.delete(StackCall("s", started.session_id))
     assert world.engine.store.part(StackReads).members("s") == []
 
@@ -298,6 +299,27 @@ def test_an_id_of_a_deleted_session_is_not_given_again(bench: Bench):
     new = StartWorkflow(job_name="j", workflow_name="w", goal="", first_step_id="a")
     stacks.delete(StackCall("s", _of(stacks.start(StackCall("s"), new)).session_id))
     assert _of(stacks.start(StackCall("s"), new)).session_id == "0000000b"
+
+
+def test_change_between_the_read_and_the_write_of_another_is_kept(bench: Bench):
+    world = World.of(bench)
+    store, stacks, call = world.engine.store, world.engine.stacks, StackCall("s", by="ann")
+    stacks.start(call, StartWorkflow(job_name="j", workflow_name="w", goal="", first_step_id="a"))
+    clock = store._clock
+    assert clock is not None
+    counts: list[int | None] = []
+
+    def change() -> int:
+        """The time, which is asked for at the write: another call comes first."""
+        store._clock = clock
+        counts.append(stacks.record_quality_attempt(call, "a").quality_attempts)
+        return clock()
+
+    asked = iter((clock, change))
+    store._clock = lambda: next(asked)()
+    counts.append(stacks.record_quality_attempt(call, "a").quality_attempts)
+    assert counts == [1, 2]
+    assert world.engine.stack_queries.stack("s").version == 3
 
 
 @pytest.mark.slow

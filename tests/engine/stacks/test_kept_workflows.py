@@ -62,3 +62,17 @@ def test_a_page_reads_as_many_records_as_it_shows(bench: Bench, world: World) ->
     page = world.engine.stack_queries.workflows("s", ANY, limit=1)
     assert (len(page.items), page.next is not None) == (1, True)
     assert reads() - before == 1
+
+
+def test_a_change_of_any_stack_takes_two_calls(bench: Bench, world: World) -> None:
+    def calls() -> int:
+        stats = bench.redis.info("commandstats")
+        names = ("cmdstat_fcall", "cmdstat_evalsha")
+        return sum(stats[name]["calls"] for name in names if name in stats)
+
+    for depth in (1, 20):
+        while world.engine.stack_queries.stack("s").depth < depth:
+            start(world)
+        before = calls()
+        world.engine.stacks.record_quality_attempt(call(), "x")
+        assert calls() - before == 2

@@ -35,10 +35,10 @@ class Fault(NamedTuple):
         text = text_of(file)
         return text.replace(self.old, self.new) if file == self.file else text
 
-    def decide(self) -> ModuleType:
-        """app.core.routing with the fault."""
-        module = ModuleType("app.core.routing")
-        code = compile(self.text().replace(self.old, self.new), "core/routing.py", "exec")
+    def module(self) -> ModuleType:
+        """The module below app with the fault."""
+        module = ModuleType(f"app.{self.file.removesuffix('.py').replace('/', '.')}")
+        code = compile(self.text().replace(self.old, self.new), self.file, "exec")
         exec(code, module.__dict__)
         return module
 

@@ -1,48 +1,23 @@
--- Stacks of workflow sessions: which are on a stack, and calls that are carried out once. A workflow session is a hash
--- of texts.
---- @requires makers, transaction
+-- The records of stacks and of their workflow sessions, which are hashes of texts. Only Python knows the rules
+-- (app/core/stacks.py).
+--- @requires transaction
 local stacks = {}
 
-stacks.DEPTH_MAX = 100
 local CALL_S, GONE_S = 24 * 3600, 7 * 24 * 3600
 local STALE_PER_CALL = 10
 -- The most workflow sessions of a stack that are not on it.
 local KEPT_MAX = 200
 
--- A key of the call's stack: its record (`stack`), its line or all of its workflow sessions.
-local function key_of(tx, kind)
-  return tx.prefix .. kind .. ':' .. tx.args.stack
-end
-
--- The key of a workflow session.
-function stacks.key(tx, id)
-  return tx.prefix .. 'workflow:' .. id
-end
-
--- The ids on the stack, from the bottom to the top.
-function stacks.line(tx)
-  return redis.call('LRANGE', key_of(tx, 'stack-line'), 0, -1)
+-- The key of a record by its kind and the name of its stack or workflow session.
+local function key_of(tx, kind, name)
+  return tx.prefix .. kind .. ':' .. name
 end
 
 -- Whether a workflow session has a record; false for an unknown and for a deleted one.
-function stacks.exists(tx, id)
-  return redis.call('HEXISTS', stacks.key(tx, id), 'status') == 1
+local function exists(tx, id)
+  return redis.call('HEXISTS', key_of(tx, 'workflow', id), 'status') == 1
 end
 
--- The named workflow session of the stack, or without a name the active one; nil and the refusal if there is none.
-function stacks.find(tx)
-  local line, id = stacks.line(tx), tx.args.workflow
-  if not id then
-    if #line == 0 then return nil, 'empty' end
-    return line[#line]
-  end
-  for _, one in ipairs(line) do
-    if one == id then return id end
-  end
-  return nil, 'not_on_stack'
-end
-
--- The fields of a hash as a table.
 local function fields_of(key)
   local flat, fields = redis.call('HGETALL', key), {}
   for i = 1, #flat, 2 do fields[flat[i]] = flat[i + 1] end
@@ -50,148 +25,155 @@ local function fields_of(key)
 end
 
 -- What a stack shows of each workflow session: not its steps.
-local SHOWN = {'id', 'job_name', 'workflow_name', 'instance_id', 'current_step_id', 'current_entry_index', 'started',
-  'parent', 'revision'}
+local SHOWN = {'status', 'id', 'job_name', 'workflow_name', 'instance_id', 'current_step_id', 'current_entry_index',
+  'started', 'parent', 'revision'}
 
 local function shown_of(key)
   local shown = {}
-  for i, value in ipairs(redis.call('HMGET', key, unpack(SHOWN))) do
-    if value then shown[SHOWN[i]] = value end
-  end
+  for i, value in ipairs(redis.call('HMGET', key, unpack(SHOWN))) do shown[SHOWN[i]] = value or nil end
   return shown
 end
 
--- Puts the stack as it is now into the reply, and the whole record of the workflow session that the call is about.
-function stacks.show(tx, id)
-  local view = {head = fields_of(key_of(tx, 'stack')), line = {}}
-  for _, one in ipairs(stacks.line(tx)) do
-    if stacks.exists(tx, one) then view.line[#view.line + 1] = shown_of(stacks.key(tx, one)) end
+-- The key under which the result of a change is kept; nil for a look.
+local function kept_key(tx)
+  return tx.args.nonce and key_of(tx, 'stack-call', tx.args.stack .. ':' .. tx.args.nonce)
+end
+
+-- Puts the stack into the reply as it is now. A change that was carried out shows its result: under the new name of a
+-- stack that was moved.
+function stacks.read(tx)
+  local args, key = tx.args, kept_key(tx)
+  local kept = key and redis.call('GET', key)
+  local call = kept and cjson.decode(kept) or nil
+  local name, id = args.stack, args.workflow
+  if call then name, id = args.to or name, call.workflow end
+  local view = {name = name, head = fields_of(key_of(tx, 'stack', name)), line = {}, call = call}
+  for _, one in ipairs(redis.call('LRANGE', key_of(tx, 'stack-line', name), 0, -1)) do
+    local shown = shown_of(key_of(tx, 'workflow', one))
+    if shown.status then view.line[#view.line + 1] = shown end
   end
-  if id and stacks.exists(tx, id) then view.workflow = fields_of(stacks.key(tx, id)) end
+  local top = view.line[#view.line]
+  id = id or top and top.id or ''
+  view.workflow = fields_of(key_of(tx, 'workflow', id))
+  view.is_used = redis.call('EXISTS', key_of(tx, 'workflow', id), key_of(tx, 'id', id)) > 0
+  view.is_occupied = args.to ~= nil and redis.call('EXISTS', key_of(tx, 'stack', args.to)) == 1
   tx.reply.stack = view
 end
 
--- Records a change of the stack and, unless it was deleted, of a workflow session.
-local function touch(tx, id)
-  local key = key_of(tx, 'stack')
-  redis.call('HINCRBY', key, 'version', 1)
-  redis.call('HSET', key, 'updated', tx.clock)
-  makers.note(tx, redis.call('HSETNX', key, 'created', tx.clock) == 1)
-  redis.call('ZADD', tx.shared.stacks, tx.clock, tx.args.stack)
-  if stacks.exists(tx, id) then redis.call('HINCRBY', stacks.key(tx, id), 'revision', 1) end
-  if #stacks.line(tx) > 0 then return end
-  for _, kind in ipairs({'stack', 'stack-all'}) do redis.call('EXPIRE', key_of(tx, kind), tx.args.keep_s) end
+-- Whether all that the caller has read is as it was. Each change of a stack gives it another version; the record of a
+-- workflow session may have expired.
+local function is_as_read(tx)
+  local args = tx.args
+  local version = redis.call('HGET', key_of(tx, 'stack', args.stack), 'version')
+  if tonumber(version or 0) ~= args.version then return false end
+  if args.to and redis.call('EXISTS', key_of(tx, 'stack', args.to)) == 1 then return false end
+  for id in pairs(args.records) do
+    if id ~= args.new and not exists(tx, id) then return false end
+  end
+  return not args.new or redis.call('EXISTS', key_of(tx, 'workflow', args.new), key_of(tx, 'id', args.new)) == 0
 end
 
--- Carries out a change once: a repeated call, which has the same nonce, gets the reply of the first with the stack as
--- it is now. `change` returns a word and the id of the workflow session; without the id it has changed nothing. Nor is
--- anything changed if the stack is `foreign` to the caller.
-function stacks.once(tx, change)
-  local key = tx.args.nonce and tx.prefix .. 'stack-call:' .. tx.args.stack .. ':' .. tx.args.nonce
-  local kept = key and redis.call('GET', key)
-  local word, id, count
-  if kept then
-    word, id, count = unpack(cjson.decode(kept))
-    tx.args.stack = tx.args.to or tx.args.stack   -- a move has given it the new name
-  elseif makers.is_foreign(tx) then
-    word = 'foreign'
-  else
-    word, id, count = change(tx)
-    if id then
-      touch(tx, id)
-      if key then redis.call('SET', key, cjson.encode({word, id, count}), 'EX', CALL_S) end
-    end
-  end
-  tx.reply.count = count
-  stacks.show(tx, id)
-  return transaction.reply(tx, word)
+-- Marks the id of a deleted workflow session as used: for a week it is neither given again nor imported.
+local function bury(tx, id)
+  local key = key_of(tx, 'workflow', id)
+  redis.call('DEL', key)
+  redis.call('HSET', key, 'deleted', tx.clock)
+  redis.call('EXPIRE', key, GONE_S)
+  redis.call('ZREM', key_of(tx, 'stack-all', tx.args.stack), tx.args.entry)
 end
 
--- Forgets workflow sessions whose records have expired, the oldest first, and a few of the stacks that have expired.
-local function drop_stale(tx)
-  local names = tx.shared.stacks
-  local first = tx.now % math.max(1, redis.call('ZCARD', names))
-  for _, name in ipairs(redis.call('ZRANGE', names, first, first + STALE_PER_CALL - 1)) do
-    if redis.call('EXISTS', tx.prefix .. 'stack:' .. name) == 0 then redis.call('ZREM', names, name) end
-  end
-  local all = key_of(tx, 'stack-all')
-  for _, member in ipairs(redis.call('ZRANGE', all, 0, STALE_PER_CALL - 1)) do
-    if not stacks.exists(tx, member:match('<(.*)$')) then redis.call('ZREM', all, member) end
+local function write_records(tx)
+  for id, record in pairs(tx.args.records) do
+    local key = key_of(tx, 'workflow', id)
+    for i = 1, #record.set, 2 do redis.call('HSET', key, record.set[i], record.set[i + 1]) end
+    for _, name in ipairs(record.remove) do redis.call('HDEL', key, name) end
   end
 end
 
--- The member of a workflow session in the list of all: sessions of the same ms are in the order of their start.
-local function member_of(order, id)
-  return string.format('%012d<%s', order, id)
-end
-
--- Lists a new workflow session, and returns its number on the stack.
-function stacks.list(tx, id, started)
-  drop_stale(tx)
-  local order = redis.call('HINCRBY', key_of(tx, 'stack'), 'number', 1)
-  redis.call('ZADD', key_of(tx, 'stack-all'), started, member_of(order, id))
-  return order
-end
-
--- Removes a workflow session from the list of all.
-function stacks.unlist(tx, id)
-  local order = redis.call('HGET', stacks.key(tx, id), 'order')
-  redis.call('ZREM', key_of(tx, 'stack-all'), member_of(tonumber(order) or 0, id))
-end
-
--- Puts a workflow session on top of the stack; nothing of a stack that has one expires.
-function stacks.push(tx, id)
-  local line = stacks.line(tx)
-  redis.call('HSET', stacks.key(tx, id), 'parent', line[#line] or '')
-  redis.call('RPUSH', key_of(tx, 'stack-line'), id)
-  for _, kind in ipairs({'stack', 'stack-all'}) do redis.call('PERSIST', key_of(tx, kind)) end
-  redis.call('PERSIST', stacks.key(tx, id))
-end
-
--- Records the folder and the place of a folder's stack.
-function stacks.describe(tx, folder, place)
-  if folder then redis.call('HSETNX', key_of(tx, 'stack'), 'folder', folder) end
-  if place then redis.call('HSETNX', key_of(tx, 'stack'), 'place', place) end
-end
-
--- Takes a workflow session off the stack, from anywhere in it: the one above gets the one below as its parent.
--- Its record is kept for `keep_s`, as is a stack without a workflow session.
-function stacks.remove(tx, id)
-  local line = stacks.line(tx)
-  for at, one in ipairs(line) do
-    if one == id and line[at + 1] then
-      redis.call('HSET', stacks.key(tx, line[at + 1]), 'parent', line[at - 1] or '')
-      redis.call('HINCRBY', stacks.key(tx, line[at + 1]), 'revision', 1)
-    end
-  end
-  redis.call('LREM', key_of(tx, 'stack-line'), 0, id)
-  redis.call('EXPIRE', stacks.key(tx, id), tx.args.keep_s)
-end
-
--- Forgets the oldest of the workflow sessions that have left the stack if there are too many, except the one that has
--- just left.
-function stacks.trim(tx, left)
-  local all, line = key_of(tx, 'stack-all'), stacks.line(tx)
-  local excess = math.min(redis.call('ZCARD', all) - #line - KEPT_MAX, STALE_PER_CALL)
-  if excess <= 0 then return end
-  local stays = {[left] = true}
-  for _, id in ipairs(line) do stays[id] = true end
-  for _, member in ipairs(redis.call('ZRANGE', all, 0, #line + excess)) do
+-- Forgets workflow sessions of the stack, the oldest first and a few per call: those whose records have expired, and
+-- some of those that are not on it, if these are too many. `stays` has those on it and those that have just left.
+local function trim(tx, stays, depth)
+  local all = key_of(tx, 'stack-all', tx.args.stack)
+  local excess = math.min(redis.call('ZCARD', all) - depth - KEPT_MAX, STALE_PER_CALL)
+  for _, member in ipairs(redis.call('ZRANGE', all, 0, STALE_PER_CALL - 1 + (excess > 0 and depth or 0))) do
     local id = member:match('<(.*)$')
-    if excess > 0 and not stays[id] then
-      redis.call('DEL', stacks.key(tx, id))
+    if not exists(tx, id) then
+      redis.call('ZREM', all, member)
+    elseif excess > 0 and not stays[id] then
+      redis.call('DEL', key_of(tx, 'workflow', id))
       redis.call('ZREM', all, member)
       excess = excess - 1
     end
   end
 end
 
--- Marks the id of a deleted workflow session as used: for a week it is neither given again nor imported.
-function stacks.bury(tx, id)
-  local key = stacks.key(tx, id)
+-- Forgets a few of the stacks that have expired.
+local function drop_expired_stacks(tx)
+  local names = tx.shared.stacks
+  local first = tx.now % math.max(1, redis.call('ZCARD', names))
+  for _, name in ipairs(redis.call('ZRANGE', names, first, first + STALE_PER_CALL - 1)) do
+    if redis.call('EXISTS', key_of(tx, 'stack', name)) == 0 then redis.call('ZREM', names, name) end
+  end
+end
+
+-- Writes which workflow sessions are on the stack. Nothing of these expires; what has left is kept for `keep_s`.
+local function write_line(tx)
+  local line, stays = key_of(tx, 'stack-line', tx.args.stack), {}
+  for _, id in ipairs(redis.call('LRANGE', line, 0, -1)) do
+    stays[id] = true
+    if id ~= tx.args.gone then redis.call('EXPIRE', key_of(tx, 'workflow', id), tx.args.keep_s) end
+  end
+  redis.call('DEL', line)
+  for _, id in ipairs(tx.args.line) do
+    stays[id] = true
+    redis.call('RPUSH', line, id)
+    redis.call('PERSIST', key_of(tx, 'workflow', id))
+  end
+  trim(tx, stays, #tx.args.line)
+  drop_expired_stacks(tx)
+end
+
+-- Gives the records of a stack its new name, also in all of its workflow sessions.
+local function rename(tx, old, new)
+  for _, member in ipairs(redis.call('ZRANGE', key_of(tx, 'stack-all', old), 0, -1)) do
+    local id = member:match('<(.*)$')
+    if exists(tx, id) then redis.call('HSET', key_of(tx, 'workflow', id), 'stack', new) end
+  end
+  for _, kind in ipairs({'stack', 'stack-line', 'stack-all'}) do
+    if redis.call('EXISTS', key_of(tx, kind, old)) == 1 then
+      redis.call('RENAME', key_of(tx, kind, old), key_of(tx, kind, new))
+    end
+  end
+  redis.call('ZREM', tx.shared.stacks, old)
+end
+
+-- Writes the record of the stack. If no workflow session is on it, it expires.
+local function write_head(tx, name)
+  local key, all = key_of(tx, 'stack', name), key_of(tx, 'stack-all', name)
   redis.call('DEL', key)
-  redis.call('HSET', key, 'deleted', tx.clock)
-  redis.call('EXPIRE', key, GONE_S)
+  redis.call('HSET', key, unpack(tx.args.head))
+  redis.call('ZADD', tx.shared.stacks, tx.clock, name)
+  redis.call('PERSIST', all)
+  if redis.call('EXISTS', key_of(tx, 'stack-line', name)) == 1 then return end
+  for _, one in ipairs({key, all}) do redis.call('EXPIRE', one, tx.args.keep_s) end
+end
+
+-- Writes a stack as its caller has computed it, unless it has changed since.
+function stacks.write(tx)
+  local args, kept = tx.args, kept_key(tx)
+  if transaction.is_other_store(tx) then return transaction.reply(tx, 'other_store') end
+  if not is_as_read(tx) then
+    stacks.read(tx)
+    return transaction.reply(tx, 'changed')
+  end
+  if args.gone then bury(tx, args.gone) end   -- before the rest: a full server has room then
+  write_records(tx)
+  if args.new then redis.call('ZADD', key_of(tx, 'stack-all', args.stack), args.started, args.entry) end
+  if args.line then write_line(tx) end
+  if args.to then rename(tx, args.stack, args.to) end
+  write_head(tx, args.to or args.stack)
+  if kept then redis.call('SET', kept, args.call, 'EX', CALL_S) end
+  return transaction.reply(tx, 'written')
 end
 
 return stacks
