@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from leadhand.models.git_settings import LIST_FILTERS, PROGRAMS, filters_in, settings_as_variables
-from workers.git.git import Git, identity
+from workers.git.git import Git, WorkspaceRefused, identity
 from workers.git.layout import read_record, write_record
 from workers.git.repository import is_ancestor
 from workers.git.worktrees import keep
@@ -18,6 +18,7 @@ from workers.git.worktrees import keep
 #: The modes of files in a tree, and of other repositories.
 _FILES, _GITLINK = ("100644", "100755"), "160000"
 _NULL = "0" * 40
+_PACK = ("pack-objects", "--quiet", "--revs", "--non-empty")
 #: The attributes by which git converts a file without a filter.
 _ENCODING = "working-tree-encoding"
 _CONVERT = frozenset({"text", "crlf", "eol", "ident", _ENCODING})
@@ -73,16 +74,35 @@ def commit_tree(git: Git, path: Path, work: Work, message: str) -> str:
         drafts = Path(name)
         index = {"GIT_INDEX_FILE": str(drafts / "index")}
         whole = _storable(here.within({**alternates, **index}), head, work, drafts)
+    known, commit = here.within(alternates), head
     if merged or whole != here("rev-parse", "HEAD^{tree}"):
         parents = [part for one in (head, *merged) for part in ("-p", one)]
-        known = here.within(alternates)
         commit = known(*identity(here), "commit-tree", whole, *parents, "-m", message)
-        packs = here.folder / here("rev-parse", "--git-path", "objects/pack/pack")
-        wanted = f"{commit}\n^{head}\n"
-        known("pack-objects", "--quiet", "--revs", str(packs), given=wanted)
+    record = read_record(path)
+    _store(known, commit, record.base if record is not None and record.base else head)
+    if commit != head:
         here("update-ref", "-m", "leadhand: accepted work", "HEAD", commit, head)
     here("reset", "--quiet")  # the index alone: what differs from the commit is uncommitted
     return here("rev-parse", "HEAD")
+
+
+def _store(known: Git, commit: str, base: str) -> None:
+    """Bring the objects of a commit into the repository. Raises WorkspaceRefused for forged ones.
+
+    Git writes no object whose id is there already, and reads it without comparing content and id:
+    a doer could have another content committed than the one that was judged.
+    """
+    packs = known.folder / known("rev-parse", "--git-path", "objects/pack/pack")
+    wanted = f"{commit}\n^{base}\n"
+    for name in known(*_PACK, str(packs), given=wanted).split():
+        pack = packs.with_name(f"pack-{name}.pack")
+        if known.ask("verify-pack", str(pack)) is None:
+            for file in packs.parent.glob(f"{pack.stem}.*"):
+                file.unlink()
+            raise WorkspaceRefused(
+                "objects of the repository are not what their ids say: run `git fsck` in it, remove"
+                " those that it names as corrupt, and do the work again"
+            )
 
 
 def _storable(here: Git, head: str, work: Work, drafts: Path) -> str:

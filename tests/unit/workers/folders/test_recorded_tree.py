@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -206,6 +207,23 @@ def test_converted_file_whose_content_is_lost_is_not_committed_empty(one: OneHom
     (work.objects / lost[:2] / lost[2:]).unlink()
     with pytest.raises(WorkspaceRefused, match="unable to read"):
         one.close("Do it", work)
+
+
+@pytest.mark.parametrize("where", ["repository", "snapshots"])
+def test_object_that_is_not_what_its_id_says_is_not_committed(one: OneHome, where: str) -> None:
+    """Git writes no object that is there already, and reads it without a look at its id."""
+    one.open()
+    known = one.work().objects if where == "snapshots" else one.origin / ".git" / "objects"
+    one.write("new.txt", "judged\n")
+    name = git(one.home.cwd, "hash-object", "new.txt")
+    forged = known / name[:2] / name[2:]
+    forged.parent.mkdir(exist_ok=True)
+    forged.write_bytes(zlib.compress(b"blob 5\0evil\n"))
+    work = one.work()
+    with pytest.raises(WorkspaceRefused, match="not what their ids say"):
+        one.close("Do it", work)
+    assert changes(one) == set()
+    assert not [*(one.origin / ".git" / "objects" / "pack").glob("*")]
 
 
 def test_unfilled_submodule_stays(one: OneHome, tmp_path: Path) -> None:
