@@ -169,7 +169,8 @@ def apply(engine: Engine, call: Call, asked: folders.ApplyBody) -> ApplyingView:
 @serves(folders.APPLY_PLAN)
 def apply_plan(engine: Engine, call: Call, asked: folders.ApplyPlanBody) -> HomeView:
     """Starts fast-forwarding a user's branch to the plan's merged work."""
-    return engine.coming_home.apply(call.session, asked.branch or "")
+    allow(asked, free=may_bring_commands(engine))
+    return engine.coming_home.apply(call.session, asked.branch or "", environment_of(asked))
 
 
 @serves(folders.DIFF_PLAN)

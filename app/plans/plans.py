@@ -11,6 +11,7 @@ from pydantic import JsonValue
 from app.compiler.merges import apply_program, diff_program
 from app.compiler.workflow import check_names
 from app.core.addresses import SessionRef
+from app.core.environment import SessionEnvironment
 from app.core.folders import Survey
 from app.core.outcomes import Outcome
 from app.core.program import Program
@@ -242,10 +243,13 @@ class ComingHome:
         _, _, plan = self._read(session)
         return [merge_view(one) for one in plan.tasks if one.merge is not None] if plan else []
 
-    def apply(self, session: str, branch: str = "") -> HomeView:
+    def apply(
+        self, session: str, branch: str = "", environment: SessionEnvironment | None = None
+    ) -> HomeView:
         """Start a session that fast-forwards a user's branch to the plan's merged work.
 
-        Raises PlanRefused for a plan that has no branch.
+        The files that it writes have the modes of the caller's `environment`. Raises PlanRefused
+        for a plan that has no branch.
         """
         ref, facts, _ = self._read(session)
         survey = self._survey(ref)
@@ -254,7 +258,8 @@ class ComingHome:
         # Once the plan has ended nothing holds its folder: wait for others that work there.
         is_free = facts.cwd and self._store.fields(ref).get("status") in ENDED
         folder = facts.cwd if is_free else None
-        return self._start(ref, program, survey, source, folder, f"Apply plan {session}")
+        label = f"Apply plan {session}"
+        return self._start(ref, program, survey, source, folder, label, environment)
 
     def diff(self, session: str, task: str | None, *, unmerged: bool) -> HomeView:
         """Start a session that computes the diff of a task, the plan, or its unmerged work.
@@ -287,6 +292,7 @@ class ComingHome:
         source: str,
         folder: str | None,
         label: str,
+        environment: SessionEnvironment | None = None,
     ) -> HomeView:
         facts = self._registry.facts(ref)
         own = folder or str(PurePosixPath(survey.shelf, ".home"))
@@ -294,7 +300,7 @@ class ComingHome:
             kind="workflow", name=program.name, label=label, cwd=own, folder=own,
             listed_in=facts.cwd or "", place=facts.place,
         )  # fmt: skip
-        started = self._submit.program(program, about)
+        started = self._submit.program(program, about, environment=environment)
         return HomeView(session=started.session, source=source)
 
     def _survey(self, ref: SessionRef) -> Survey:

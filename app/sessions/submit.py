@@ -401,9 +401,15 @@ class Submissions:
         root: str | None = None,
         owner: Owner | None = None,
         size: int = 0,
+        environment: SessionEnvironment | None = None,
     ) -> Submitted:
-        """Create a session for a compiled program; `body` is a hash to recognise repeats."""
+        """Create a session for a compiled program; `body` is a hash to recognise repeats.
+
+        `environment` is what its caller passes.
+        """
         request = Request(body, key, parent, root, owner)
+        if environment is not None:
+            request = request._replace(environment=self._environment(request, environment))
         return self.program_of(request, program, about, size=size)
 
     def program_of(

@@ -89,7 +89,7 @@ MERGES = Operation[NoQuery](
 )  # fmt: skip
 
 
-class ApplyPlanBody(Body):
+class ApplyPlanBody(Body, WithEnvironment):
     """Which branch gets the work of a plan."""
 
     #: By default the branch that is checked out in the plan's folder.
@@ -188,13 +188,15 @@ class Folders(Submissions):
     def merges(self, session: str) -> list[MergeView]:
         """List the merges of a plan's accepted tasks, in the order of the plan. Raises NoPlan."""
 
-    @calls(APPLY_PLAN)
-    def apply_plan(self, session: str, *, branch: str | None = None) -> HomeView:
+    @Op
+    def apply_plan(self, session: str, *, branch: str | None = None) -> Steps[HomeView]:
         """Start a session that fast-forwards a branch of the user's to the plan's merged work.
 
         By default it is the branch that is checked out in the plan's folder. Wait for the session's
         end: it fails with the reason if the branch must be left alone. Raises PlanRefused.
         """
+        body = yield from self._with_environment({"branch": branch} if branch else {}, None)
+        return (yield from reads(HomeView, request(APPLY_PLAN, session, body=body)))
 
     @calls(DIFF_PLAN)
     def diff_plan(

@@ -9,9 +9,11 @@ import pytest
 from pydantic import JsonValue
 
 from app.core.addresses import SessionRef
+from app.core.environment import SessionEnvironment
 from app.core.folders import plan_branch
 from app.core.outcomes import Outcome
 from app.core.records import Grant
+from app.sessions.attempts import Work
 from leadhand.errors import PlanRefused
 from leadhand.models.verdicts import Reason, ReasonCode
 from leadhand.models.views.result import LedgerEntry
@@ -224,12 +226,18 @@ def test_work_comes_home_by_sessions_of_one_step(plan: Merging) -> None:
     kept = plan.engine.worktrees.clean(plan.id, ["c"], force=True)
     assert [one.kept for one in kept.failed] == ["its work is being merged"]
 
-    def inputs(session: str) -> dict[str, JsonValue]:
+    def work(session: str) -> Work:
         ref = SessionRef(session, session)
         (step,) = plan.engine.store.members(ref, "live")
-        return dict(plan.engine.attempts.work(ref, plan.world.grant(ref, step)).inputs)
+        return plan.engine.attempts.work(ref, plan.world.grant(ref, step))
 
-    applied = inputs(plan.engine.coming_home.apply(plan.id, "main").session)
+    def inputs(session: str) -> dict[str, JsonValue]:
+        return dict(work(session).inputs)
+
+    environment = SessionEnvironment(passed={"A": "b"})
+    given = work(plan.engine.coming_home.apply(plan.id, "main", environment).session)
+    assert given.environment == environment
+    applied = given.inputs
     assert (applied["source"], applied["target"]) == (plan_branch(plan.id), "main")
     branch, home = f"refs/heads/{plan_branch(plan.id)}", "refs/heads/main"
     found = inputs(plan.engine.coming_home.diff(plan.id, None, unmerged=False).session)
