@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -12,7 +13,10 @@ from typing import IO, Any, NamedTuple
 
 import httpx2
 import psutil
+import pytest
 
+from leadhand.cli import cli
+from leadhand.cli.entrypoint import run
 from tests.processes import kill
 from tests.waiting import wait_until
 
@@ -82,6 +86,23 @@ class Project:
     def leadhand(self, *arguments: str, timeout: float = 25) -> Ended:
         """Run a command to its end."""
         return self.ended(self.begin(*arguments), timeout=timeout)
+
+    def leadhand_here(self, *arguments: str) -> Ended:
+        """Run a command to its end in this process, which spares the start of another one."""
+        out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
+        with pytest.MonkeyPatch.context() as patch:
+            for name in os.environ.keys() - self.env.keys():
+                patch.delenv(name)
+            for name, text in self.env.items():
+                patch.setenv(name, text)
+            patch.chdir(self.folder)
+            patch.setattr(sys, "stdin", io.StringIO())
+            patch.setattr(sys, "stdout", out)
+            patch.setattr(sys, "stderr", err)
+            code = run(cli, arguments)
+        out.flush()
+        err.flush()
+        return Ended(code, *(one.buffer.getvalue().decode() for one in (out, err)))
 
     def begin(self, *arguments: str) -> subprocess.Popen[str]:
         """Start a command in a process group of its own, as a shell does."""
