@@ -35,7 +35,8 @@ class _Facts(NamedTuple):
     commit: str
     #: A digest of what the index has, without times of files.
     entries: str
-    in_progress: list[str]
+    #: The files and folders of an operation in progress, with digests of their contents.
+    in_progress: dict[str, str]
 
 
 class GitState:
@@ -106,8 +107,18 @@ class GitState:
         commit = self._tree.run_theirs("for-each-ref", "--format=%(objectname)", branch)
         entries = self._tree.run_theirs("ls-files", "--stage", "-z")
         index = hashlib.sha256(entries.encode(errors="surrogateescape")).hexdigest()
-        there = [name for name in _IN_PROGRESS if (home / name).exists()]
-        return _Facts(head, branch, commit if branch else "", index, there)
+        begun = {name: _digest(home / name) for name in _IN_PROGRESS if (home / name).exists()}
+        return _Facts(head, branch, commit if branch else "", index, begun)
+
+
+def _digest(path: Path) -> str:
+    """A digest of a file, or of all files in a folder."""
+    mixed = hashlib.sha256()
+    for file in (path, *sorted(path.rglob("*"))):
+        mixed.update(f"{file}\0".encode(errors="surrogateescape"))
+        if file.is_file():
+            mixed.update(hashlib.sha256(file.read_bytes()).digest())
+    return mixed.hexdigest()
 
 
 def _changes(kept: _Facts, now: _Facts) -> Iterator[str]:

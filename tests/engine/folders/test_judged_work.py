@@ -513,6 +513,21 @@ def test_git_is_put_back_where_a_checker_moves_head(
     assert any("changed what git has" in one for one in sessions.warnings(session))
 
 
+def test_merge_of_the_doer_keeps_its_parent_though_a_checker_names_another(
+    sessions: Sessions, repo: Path
+) -> None:
+    for name in ("side", "other"):
+        git(repo, "checkout", "-qb", name, "main")
+        git(repo, "commit", "-q", "--allow-empty", "-m", name)
+    git(repo, "checkout", "-q", "main")
+    doer = {"command": "git merge -q --no-commit --no-ff side; echo work >> a.txt"}
+    check = "git rev-parse other > $(git rev-parse --git-path MERGE_HEAD)"
+    session = submit(sessions, repo, check, doer=doer, baseline=False)
+    assert sessions.status(session) == "completed", sessions.reason(session)
+    merged = git(repo, "rev-parse", f"leadhand/{session}^2")
+    assert merged == git(repo, "rev-parse", "side")
+
+
 #: How git converts files, what each line of one is in the folder, and as git stores it.
 CONVERSIONS: dict[str, tuple[dict[str, str], bytes, bytes]] = {
     "filter": ({"filter.x.clean": "base64", "filter.x.smudge": "base64 -d"}, b"x\n", b"eAo=\n"),
