@@ -15,7 +15,6 @@ BIN := $(VENV)/bin
 # -P keeps the current folder off sys.path: app, tasks and api are common names.
 PY := $(BIN)/python -P
 PIP := $(PY) -m pip --disable-pip-version-check
-PACKAGES := app tasks workers api leadhand
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-dev agents demo check test coverage nightly test-acl test-again test-fast test-servers test-slow faults fuzz bench profile chaos fmt docs docs-build docs-serve recording screenshots lock clean
@@ -118,7 +117,7 @@ test: setup-dev agents ## the tests but the slowest
 	$(PY) $(TEST) -n $(WORKERS)
 
 # Coverage doubles the cost of what it measures, so tests of whole programs run without it.
-MEASURED := tests/unit tests/engine tests/integration/api tests/integration/engine tests/integration/fleet $(PACKAGES)
+MEASURED := tests/unit tests/engine tests/integration/api tests/integration/engine tests/integration/fleet
 
 coverage: setup-dev ## the tests that start no whole programs, with branch coverage, which must be 90 %
 	$(PY) $(TEST) -n $(WORKERS) $(MEASURED) --cov --cov-report=term:skip-covered --cov-fail-under=90
@@ -137,7 +136,7 @@ test-servers: setup-dev ## the tests marked server, on each Redis server that is
 	$(PY) -m tests.servers -q -n $(WORKERS) --dist worksteal
 
 test-fast: setup-dev ## the tests that need no worker: unit, property and doctests
-	$(PY) -m pytest -n $(WORKERS) -m "not faults and not slow" $(wildcard tests/unit tests/engine tests/model) $(PACKAGES)
+	$(PY) -m pytest -n $(WORKERS) -m "not faults and not slow" tests/unit tests/engine tests/model
 
 test-slow: setup-dev agents ## the tests that take minutes, which `make test` leaves out
 	$(PY) -m pytest -n $(WORKERS) -m slow

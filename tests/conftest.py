@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import tempfile
@@ -93,6 +94,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
             item.add_marker("no_cover")
     yield
     items[:] = long_first(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+
+
+#: What is imported and collected stays to the end: without this, each collection of garbage in a
+#: test process walks all of it.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Collect garbage from here on, and only what the tests make."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)
