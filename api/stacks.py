@@ -15,6 +15,7 @@ from flask import request
 from api import requests
 from api.auth import current_caller, current_visitor
 from api.serving import Call, serves
+from app import stacks as app_stacks
 from app.engine import Engine
 from app.errors import InvalidDocument
 from app.stacks import StackCall, WorkflowFilter
@@ -45,13 +46,13 @@ _OF_FOLDER = re.compile(r"^folder-[0-9a-f]{16}")
 @serves(stacks.LIST)
 def list_all(engine: Engine, _: Call, asked: PageQuery) -> Page[StackHead]:
     """Lists the stacks."""
-    return engine.stack_queries.stacks(limit=asked.limit, cursor=asked.cursor)
+    return app_stacks.list_stacks(engine, limit=asked.limit, cursor=asked.cursor)
 
 
 @serves(stacks.SHOW)
 def show(engine: Engine, call: Call, asked: StackQuery) -> StackView:
     """Shows the workflow sessions on a stack."""
-    return engine.stack_queries.stack(_stack_of(engine, call, asked))
+    return app_stacks.read_stack(engine, _stack_of(engine, call, asked))
 
 
 @serves(stacks.WORKFLOWS)
@@ -59,19 +60,19 @@ def workflows(engine: Engine, call: Call, asked: stacks.WorkflowsQuery) -> Page[
     """Lists the workflow sessions of a stack, ended ones too."""
     wanted = WorkflowFilter(asked.job_name, asked.workflow_name, asked.instance_id, asked.status)
     stack = _stack_of(engine, call, asked)
-    return engine.stack_queries.workflows(stack, wanted, limit=asked.limit, cursor=asked.cursor)
+    return app_stacks.list_workflows(engine, stack, wanted, limit=asked.limit, cursor=asked.cursor)
 
 
 @serves(stacks.START)
 def start(engine: Engine, call: Call, asked: stacks.StartWorkflow) -> StackChange:
     """Starts a workflow session on top of the stack."""
-    return engine.stacks.start(_on_top(engine, call), asked)
+    return app_stacks.start(engine, _on_top(engine, call), asked)
 
 
 @serves(stacks.MOVE)
 def move(engine: Engine, call: Call, asked: stacks.MoveStack) -> StackView:
     """Gives a stack the name and folder to which its project was moved."""
-    change = engine.stacks.move(_on_top(engine, call), asked.to, asked.folder, asked.place)
+    change = app_stacks.move(engine, _on_top(engine, call), asked.to, asked.folder, asked.place)
     return change.stack
 
 
@@ -80,53 +81,53 @@ def workflow(engine: Engine, call: Call, _: StackQuery) -> WorkflowSession:
     """Shows a workflow session, or the active one."""
     about = _about(engine, call)
     if about.workflow is None:
-        return engine.stack_queries.active(about.stack)
-    return engine.stack_queries.workflow(about.stack, about.workflow)
+        return app_stacks.read_active(engine, about.stack)
+    return app_stacks.read_workflow(engine, about.stack, about.workflow)
 
 
 @serves(stacks.OUTPUTS)
 def outputs(engine: Engine, call: Call, _: StackQuery) -> OutputsView:
     """Merges the outputs of the completed steps."""
     about = _about(engine, call)
-    return engine.stack_queries.outputs(about.stack, about.workflow)
+    return app_stacks.merge_outputs(engine, about.stack, about.workflow)
 
 
 @serves(stacks.START_STEP)
 def start_step(engine: Engine, call: Call, asked: stacks.OneStep) -> StackChange:
     """Records the start of a step."""
-    return engine.stacks.start_step(_about(engine, call), asked.step_id)
+    return app_stacks.start_step(engine, _about(engine, call), asked.step_id)
 
 
 @serves(stacks.COMPLETE_STEP)
 def complete_step(engine: Engine, call: Call, asked: stacks.CompleteStep) -> StackChange:
     """Records the end of a step."""
-    return engine.stacks.complete_step(
-        _about(engine, call), asked.step_id, asked.outputs, asked.notes
+    return app_stacks.complete_step(
+        engine, _about(engine, call), asked.step_id, asked.outputs, asked.notes
     )
 
 
 @serves(stacks.QUALITY_ATTEMPT)
 def quality_attempt(engine: Engine, call: Call, asked: stacks.OneStep) -> StackChange:
     """Adds 1 to a step's quality attempts."""
-    return engine.stacks.record_quality_attempt(_about(engine, call), asked.step_id)
+    return app_stacks.record_quality_attempt(engine, _about(engine, call), asked.step_id)
 
 
 @serves(stacks.ADVANCE)
 def advance(engine: Engine, call: Call, asked: stacks.Advance) -> StackChange:
     """Makes a later or earlier step the current one."""
-    return engine.stacks.advance(_about(engine, call), asked.step_id, asked.entry_index)
+    return app_stacks.advance(engine, _about(engine, call), asked.step_id, asked.entry_index)
 
 
 @serves(stacks.COMPLETE)
 def complete(engine: Engine, call: Call, _: NoBody) -> StackChange:
     """Ends a workflow session as completed."""
-    return engine.stacks.complete(_about(engine, call))
+    return app_stacks.complete(engine, _about(engine, call))
 
 
 @serves(stacks.ABORT)
 def abort(engine: Engine, call: Call, asked: stacks.AbortWorkflow) -> StackChange:
     """Ends a workflow session as aborted."""
-    return engine.stacks.abort(_about(engine, call), asked.reason)
+    return app_stacks.abort(engine, _about(engine, call), asked.reason)
 
 
 @serves(stacks.LOAD)
@@ -136,13 +137,13 @@ def load(engine: Engine, call: Call, asked: stacks.LoadWorkflow) -> StackChange:
     if asked.record is not None and asked.record.session_id != named:
         hint = f"give the id of the path, {named}"
         raise InvalidDocument("record.session_id", asked.record.session_id, hint)
-    return engine.stacks.load(about, asked.record, force=asked.force)
+    return app_stacks.load(engine, about, asked.record, force=asked.force)
 
 
 @serves(stacks.DELETE)
 def delete(engine: Engine, call: Call, _: StackQuery) -> StackChange:
     """Deletes a workflow session, active or not."""
-    return engine.stacks.delete(_about_named(engine, call))
+    return app_stacks.delete(engine, _about_named(engine, call))
 
 
 def _stack_of(engine: Engine, call: Call, asked: StackQuery) -> str:

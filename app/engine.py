@@ -1,19 +1,20 @@
 """Builds the services of one process and wires them together.
 
 Each service is a class in the room of its noun, such as `app/sessions`. Callers name the service
-that they use, such as `engine.attempts.settle` or `engine.queries.session`.
+that they use, such as `engine.attempts.settle` or `engine.queries.session`. Stacks need no service:
+the functions of `app/stacks.py` take the engine as their context (`app/context.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from app.context import Context
 from app.core.records import Carrier
 from app.errors import InvalidDocument
 from app.fleet.flow_catalog import Catalog
 from app.fleet.folder_reports import DefinitionFiles
 from app.fleet.overview import Fleet, Statistics
-from app.fleet.store_guard import StoreGuard
 from app.fleet.troubles import Troubles
 from app.folders import FolderAudits, FolderIndex, OwnFolders, Worktrees
 from app.guards import GuardQueries, Guards
@@ -49,22 +50,18 @@ from app.sessions.transitions import Callers, Transitions
 from app.sessions.tree import Trees
 from app.settings import Settings
 from app.shared import Limits, NamedLocks, SharedQueries, SharedValues
-from app.stacks import StackQueries, Stacks
 from app.store.artifact_folder import ArtifactFolder, LocalArtifacts
 from app.store.artifact_folder import Limits as ArtifactLimits
 from app.store.store import Store
 from leadhand.models.views.fleet import WorkerView
 
 
-class Engine:
+class Engine(Context):
     """The services of one process. All their methods raise StoreAway if Redis is unreachable."""
 
     def __init__(self, store: Store, carrier: Carrier, settings: Settings) -> None:
-        self.store = store
-        self.settings = settings
-        self.guard = StoreGuard(store)
+        super().__init__(store, settings)
         self.troubles = Troubles()
-        store.expected_identity = self.guard.expected_identity
         self.registry = Registry(store, settings)
         self.transitions = Transitions(store, carrier, self.registry)
         self.catalog = Catalog(settings.flows)
@@ -110,7 +107,6 @@ class Engine:
         self.outputs = OutputQueries(store, self.queries.ref)
         self.messages = InboxQueries(store, self.queries.ref)
         self.shared = SharedQueries(store, self.queries.ref)
-        self.stack_queries = StackQueries(store)
         self.statistics = Statistics(store)
         self.questions = Questions(store)
         self.attention = Attention(store, self.queries, self.fleet.inventories)
@@ -172,7 +168,6 @@ class Engine:
         self.inbox = Inbox(store, self.registry, self.transitions)
         self.locks = NamedLocks(store, self.registry, self.transitions)
         self.values = SharedValues(self.registry, self.transitions)
-        self.stacks = Stacks(store, self.guard, keep_s=settings.retention_s)
         self.attempts = Attempts(
             store, settings, self.registry, self.transitions, self.local_artifacts
         )

@@ -16,7 +16,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from app.stacks import StackCall, Stacks, WorkflowFilter
+from app import stacks
+from app.stacks import StackCall, WorkflowFilter
 from app.store.stacks import StackReads
 from leadhand.contract.stacks import StartWorkflow
 from leadhand.errors import NoActiveWorkflow, StackRefused, WorkflowNotStacked, WorkflowUnknown
@@ -68,7 +69,7 @@ class StackMachine(RuleBasedStateMachine):
     def begin(self) -> None:
         self.bench.restart()
         self.world = World.of(self.bench)
-        self.stacks = self.world.engine.stacks
+        self.engine = self.world.engine
         #: From the bottom to the top.
         self.line: list[Workflow] = []
         #: All that have a record, in the order in which they were started.
@@ -81,9 +82,9 @@ class StackMachine(RuleBasedStateMachine):
             StackCall("s", None, "ann", self.key()),
             StartWorkflow(job_name="job", workflow_name="flow", goal="go", first_step_id=step),
         )
-        found = _of(self.stacks.start(call, new))
+        found = _of(stacks.start(self.engine, call, new))
         if again:
-            assert _of(self.stacks.start(call, new)) == found
+            assert _of(stacks.start(self.engine, call, new)) == found
         workflow = Workflow(found.session_id, step)
         self.all.append(workflow)
         self.push(workflow)
@@ -126,14 +127,14 @@ class StackMachine(RuleBasedStateMachine):
         workflow = self.named(which)
         if workflow not in self.all:
             with pytest.raises(WorkflowUnknown):
-                self.stacks.delete(StackCall("s", "00000000"))
+                stacks.delete(self.engine, StackCall("s", "00000000"))
             return
         assert workflow is not None
-        self.stacks.delete(StackCall("s", workflow.id))
+        stacks.delete(self.engine, StackCall("s", workflow.id))
         self.remove(workflow)
         self.all.remove(workflow)
         with pytest.raises(WorkflowUnknown):
-            self.stacks.delete(StackCall("s", workflow.id))
+            stacks.delete(self.engine, StackCall("s", workflow.id))
 
     @rule(which=st.integers(0, 7), force=st.booleans())
     def load(self, which: int, *, force: bool) -> None:
@@ -144,9 +145,9 @@ class StackMachine(RuleBasedStateMachine):
         call = StackCall("s", workflow.id)
         if not force and (top not in (None, workflow) or workflow.status != "active"):
             with pytest.raises(StackRefused):
-                self.stacks.load(call)
+                stacks.load(self.engine, call)
             return
-        self.stacks.load(call, force=force)
+        stacks.load(self.engine, call, force=force)
         if top is not workflow:
             self.remove(workflow)
             if top is not None:
@@ -159,14 +160,14 @@ class StackMachine(RuleBasedStateMachine):
 
     @invariant()
     def stack_is_as_the_model_says(self) -> None:
-        view = self.world.engine.stack_queries.stack("s")
+        view = stacks.read_stack(self.engine, "s")
         seen = [(one.session_id, one.current_step_id, one.parent_id) for one in view.workflows]
         assert seen == [(one.id, one.step, one.parent) for one in self.line]
         assert view.depth == len(self.line)
 
     @invariant()
     def list_is_as_the_model_says(self) -> None:
-        listed = self.world.engine.stack_queries.workflows("s", WorkflowFilter(), limit=500)
+        listed = stacks.list_workflows(self.engine, "s", WorkflowFilter(), limit=500)
         assert [_seen(one) for one in listed.items] == [_known(one) for one in self.all[::-1]]
 
     # The model
@@ -186,11 +187,11 @@ class StackMachine(RuleBasedStateMachine):
         call = StackCall("s", named, "ann", self.key())
         if workflow is None or workflow not in self.line:
             with pytest.raises(NoActiveWorkflow if named is None else WorkflowNotStacked):
-                getattr(self.stacks, verb)(call, *given)
+                getattr(stacks, verb)(self.engine, call, *given)
             return None
-        first = getattr(self.stacks, verb)(call, *given)
+        first = getattr(stacks, verb)(self.engine, call, *given)
         try:
-            again = getattr(self.stacks, verb)(call, *given)
+            again = getattr(stacks, verb)(self.engine, call, *given)
         except (NoActiveWorkflow, WorkflowNotStacked) as error:
             raise AssertionError("the repeated call was carried out again") from error
         assert first == again
@@ -260,51 +261,56 @@ def test_stack_is_as_a_plain_list_after_each_call(bench: Bench):
 
 
 def test_attempts_of_a_step_are_counted(bench: Bench):
-    stacks = World.of(bench).engine.stacks
+    engine = World.of(bench).engine
     stacks.start(
-        StackCall("s"), StartWorkflow(job_name="j", workflow_name="w", goal="", first_step_id="a")
+        engine,
+        StackCall("s"),
+        StartWorkflow(job_name="j", workflow_name="w", goal="", first_step_id="a"),
     )
-    counts = [stacks.record_quality_attempt(StackCall("s"), "a").quality_attempts for _ in "123"]
+    counts = [
+        stacks.record_quality_attempt(engine, StackCall("s"), "a").quality_attempts for _ in "123"
+    ]
     assert counts == [1, 2, 3]
 
 
 def test_load_replaces_the_top_by_force_only(bench: Bench):
-    stacks, new = (
-        World.of(bench).engine.stacks,
-        StartWorkflow(job_name="j", workflow_name="w", goal="", first_step_id="a"),
-    )
-    below, top = (_of(stacks.start(StackCall("s"), new)).session_id for _ in "12")
+    engine = World.of(bench).engine
+    new = StartWorkflow(job_name="j", workflow_name="w", goal="", first_step_id="a")
+    below, top = (_of(stacks.start(engine, StackCall("s"), new)).session_id for _ in "12")
     with pytest.raises(StackRefused, match=f"'{top}' is on top"):
-        stacks.load(StackCall("s", below))
-    stacks.load(StackCall("s", below), force=True)
+        stacks.load(engine, StackCall("s", below))
+    stacks.load(engine, StackCall("s", below), force=True)
 
 
 def test_a_deleted_session_is_in_no_list(bench: Bench):
     world = World.of(bench)
     started = _of(
-        world.engine.stacks.start(
+        stacks.start(
+            world.engine,
             StackCall("s"),
             StartWorkflow(job_name="j", workflow_name="w", goal="", first_step_id="a"),
         )
     )
-    world.engine.stacks.complete(StackCall("s"))
-    world.engine.stacks.delete(StackCall("s", started.session_id))
+    stacks.complete(world.engine, StackCall("s"))
+    stacks.delete(world.engine, StackCall("s", started.session_id))
     assert world.engine.store.part(StackReads).members("s") == []
 
 
 def test_an_id_of_a_deleted_session_is_not_given_again(bench: Bench):
-    world = World.of(bench)
-    engine, ids = world.engine, iter(["0000000a", "0000000a", "0000000b"])
-    stacks = Stacks(engine.store, engine.guard, keep_s=60, new_id=ids.__next__)
+    engine, ids = World.of(bench).engine, iter(["0000000a", "0000000a", "0000000b"])
     new = StartWorkflow(job_name="j", workflow_name="w", goal="", first_step_id="a")
-    stacks.delete(StackCall("s", _of(stacks.start(StackCall("s"), new)).session_id))
-    assert _of(stacks.start(StackCall("s"), new)).session_id == "0000000b"
+    first = stacks.start(engine, StackCall("s"), new, new_id=ids.__next__)
+    stacks.delete(engine, StackCall("s", _of(first).session_id))
+    second = stacks.start(engine, StackCall("s"), new, new_id=ids.__next__)
+    assert _of(second).session_id == "0000000b"
 
 
 def test_change_between_the_read_and_the_write_of_another_is_kept(bench: Bench):
     world = World.of(bench)
-    store, stacks, call = world.engine.store, world.engine.stacks, StackCall("s", by="ann")
-    stacks.start(call, StartWorkflow(job_name="j", workflow_name="w", goal="", first_step_id="a"))
+    engine, store, call = world.engine, world.engine.store, StackCall("s", by="ann")
+    stacks.start(
+        engine, call, StartWorkflow(job_name="j", workflow_name="w", goal="", first_step_id="a")
+    )
     clock = store._clock
     assert clock is not None
     counts: list[int | None] = []
@@ -312,14 +318,14 @@ def test_change_between_the_read_and_the_write_of_another_is_kept(bench: Bench):
     def change() -> int:
         """The time, which is asked for at the write: another call comes first."""
         store._clock = clock
-        counts.append(stacks.record_quality_attempt(call, "a").quality_attempts)
+        counts.append(stacks.record_quality_attempt(engine, call, "a").quality_attempts)
         return clock()
 
     asked = iter((clock, change))
     store._clock = lambda: next(asked)()
-    counts.append(stacks.record_quality_attempt(call, "a").quality_attempts)
+    counts.append(stacks.record_quality_attempt(engine, call, "a").quality_attempts)
     assert counts == [1, 2]
-    assert world.engine.stack_queries.stack("s").version == 3
+    assert stacks.read_stack(world.engine, "s").version == 3
 
 
 @pytest.mark.slow

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import pytest
 
-from app.stacks import StackCall, Stacks, WorkflowFilter
+from app import stacks
+from app.stacks import StackCall, WorkflowFilter
 from leadhand.contract.stacks import StartWorkflow
 from leadhand.models.stacks import StackChange
 from tests.silent_engine import silent_engine
@@ -29,22 +30,21 @@ class Work(NamedTuple):
 def work(url: str, number: int) -> Work:
     """Nest workflow sessions, count attempts of the shared one, and end some in the middle."""
     engine = silent_engine(url)
-    stacks, new = (
-        engine.stacks,
-        StartWorkflow(job_name="job", workflow_name=f"w{number}", goal="", first_step_id="one"),
-    )
+    new = StartWorkflow(job_name="job", workflow_name=f"w{number}", goal="", first_step_id="one")
     attempts: list[int] = []
     ended: list[str] = []
-    kept = _id(stacks.start(StackCall("s"), new))
+    kept = _id(stacks.start(engine, StackCall("s"), new))
     for turn in range(ATTEMPTS):
         call = StackCall("s", SHARED, f"p{number}", f"k{turn}")
-        twice = [stacks.record_quality_attempt(call, "test").quality_attempts for _ in range(2)]
+        twice = [
+            stacks.record_quality_attempt(engine, call, "test").quality_attempts for _ in range(2)
+        ]
         assert twice[0] == twice[1]
         attempts.append(twice[0] or 0)
         if turn % 5 == 0:
-            own = _id(stacks.start(StackCall("s"), new))
-            stacks.complete_step(StackCall("s", own), "one", {"by": number})
-            stacks.complete(StackCall("s", own))
+            own = _id(stacks.start(engine, StackCall("s"), new))
+            stacks.complete_step(engine, StackCall("s", own), "one", {"by": number})
+            stacks.complete(engine, StackCall("s", own))
             ended.append(own)
     return Work(attempts, kept, ended)
 
@@ -70,19 +70,16 @@ def test_twenty_clients_share_one_stack(store_url: str) -> None:
 
 def check_shared_stack(store_url: str, workers: Executor) -> None:
     engine = silent_engine(store_url)
-    shared = Stacks(engine.store, engine.guard, keep_s=60, new_id=lambda: SHARED)
-    shared.start(
-        StackCall("s"),
-        StartWorkflow(job_name="job", workflow_name="shared", goal="", first_step_id="one"),
-    )
+    new = StartWorkflow(job_name="job", workflow_name="shared", goal="", first_step_id="one")
+    stacks.start(engine, StackCall("s"), new, new_id=lambda: SHARED)
     done = list(workers.map(work, [store_url] * PROCESSES, range(PROCESSES)))
     found = sorted(attempt for one in done for attempt in one.attempts)
     assert found == list(range(1, PROCESSES * ATTEMPTS + 1))
-    stack = engine.stack_queries.stack("s")
+    stack = stacks.read_stack(engine, "s")
     on_stack = [one.session_id for one in stack.workflows]
     assert Counter(on_stack) == Counter([SHARED, *(one.kept for one in done)])
     assert [one.parent_id for one in stack.workflows] == [None, *on_stack[:-1]]
-    listed = engine.stack_queries.workflows("s", WorkflowFilter(status="completed"), limit=500)
+    listed = stacks.list_workflows(engine, "s", WorkflowFilter(status="completed"), limit=500)
     ended = {session for one in done for session in one.ended}
     assert {one.session_id for one in listed.items} == ended
     assert len(ended) == PROCESSES * 3

@@ -8,8 +8,9 @@ from itertools import cycle
 import pytest
 from pydantic import JsonValue
 
+from app import stacks
 from app.errors import InvalidDocument
-from app.stacks import TRIES, StackCall, Stacks, WorkflowFilter
+from app.stacks import TRIES, StackCall, WorkflowFilter
 from leadhand.contract.stacks import StartWorkflow
 from leadhand.errors import NoActiveWorkflow, StackRefused, WorkflowNotStacked, WorkflowUnknown
 from leadhand.models.stacks import StackChange, StackView, WorkflowSession
@@ -38,7 +39,7 @@ def new(name: str = "release", step: str = "build") -> StartWorkflow:
 def start(world: World, name: str = "release", **more: str) -> str:
     """Start a workflow session; returns its id."""
     world.now += 1000
-    return session(world.engine.stacks.start(call(**more), new(name))).session_id
+    return session(stacks.start(world.engine, call(**more), new(name))).session_id
 
 
 def session(change: StackChange) -> WorkflowSession:
@@ -47,7 +48,7 @@ def session(change: StackChange) -> WorkflowSession:
 
 
 def look(world: World, stack: str = "s") -> StackView:
-    return world.engine.stack_queries.stack(stack)
+    return stacks.read_stack(world.engine, stack)
 
 
 def names(world: World) -> list[str]:
@@ -68,7 +69,7 @@ def test_d3_started_workflow_session_is_active_and_has_all_that_was_given(world:
         folder="/work/web",
         place="here",
     )
-    change = world.engine.stacks.start(call(), given)
+    change = stacks.start(world.engine, call(), given)
     found = session(change)
     assert (found.job_name, found.workflow_name, found.goal) == ("web", "release", "ship it")
     assert (found.instance_id, found.current_step_id, found.current_entry_index) == (
@@ -84,56 +85,55 @@ def test_d3_started_workflow_session_is_active_and_has_all_that_was_given(world:
     assert change.stack.active.session_id == found.session_id
 
 
-def with_ids(world: World, *ids: str) -> Stacks:
-    return Stacks(world.engine.store, world.engine.guard, keep_s=60, new_id=cycle(ids).__next__)
+def start_as(world: World, *ids: str) -> str:
+    """Start a workflow session under the first of these ids that is unused; returns its id."""
+    found = stacks.start(world.engine, call(), new(), new_id=cycle(ids).__next__)
+    return session(found).session_id
 
 
 def test_d2_a_used_id_is_not_given_again(world: World) -> None:
     first, second = "0000000a", "0000000b"
-    stacks = with_ids(world, first, first, second)
-    found = [session(stacks.start(call(), new())).session_id for _ in range(2)]
+    found = [start_as(world, first, second) for _ in range(2)]
     assert found == [first, second]
-    stacks.complete(call(second))
-    stacks.delete(call(first))
+    stacks.complete(world.engine, call(second))
+    stacks.delete(world.engine, call(first))
     ref = world.session()
     with pytest.raises(StackRefused, match=f"no unused id was found in {TRIES} tries"):
-        with_ids(world, first, second, ref.id).start(call(), new())
+        start_as(world, first, second, ref.id)
 
 
 def test_d6_d7_active_workflow_session_is_the_top_and_ids_reach_the_whole_stack(
     world: World,
 ) -> None:
-    stacks = world.engine.stacks
     with pytest.raises(NoActiveWorkflow, match=r"^No active workflow session. Use start_workflow"):
-        stacks.start_step(call(), "build")
+        stacks.start_step(world.engine, call(), "build")
     below, top = start(world, "below"), start(world, "top")
-    assert session(stacks.start_step(call(), "x")).session_id == top
-    assert session(stacks.start_step(call(below), "y")).current_step_id == "y"
+    assert session(stacks.start_step(world.engine, call(), "x")).session_id == top
+    assert session(stacks.start_step(world.engine, call(below), "y")).current_step_id == "y"
     for change in (
-        lambda: stacks.start_step(call("00000000"), "x"),
-        lambda: stacks.complete_step(call("00000000"), "x", {}),
-        lambda: stacks.record_quality_attempt(call("00000000"), "x"),
-        lambda: stacks.advance(call("00000000"), "x", 1),
-        lambda: stacks.complete(call("00000000")),
-        lambda: stacks.abort(call("00000000"), "why"),
+        lambda: stacks.start_step(world.engine, call("00000000"), "x"),
+        lambda: stacks.complete_step(world.engine, call("00000000"), "x", {}),
+        lambda: stacks.record_quality_attempt(world.engine, call("00000000"), "x"),
+        lambda: stacks.advance(world.engine, call("00000000"), "x", 1),
+        lambda: stacks.complete(world.engine, call("00000000")),
+        lambda: stacks.abort(world.engine, call("00000000"), "why"),
     ):
         with pytest.raises(
             WorkflowNotStacked, match=r"^Session '00000000' not found in active stack;"
         ):
             change()
-    stacks.complete(call(below))
+    stacks.complete(world.engine, call(below))
     with pytest.raises(WorkflowNotStacked):
-        stacks.complete(call(below))
+        stacks.complete(world.engine, call(below))
 
 
 def test_d8_d20_restarted_step_keeps_its_end_and_its_outputs(world: World) -> None:
-    stacks = world.engine.stacks
     start(world)
-    first = session(stacks.start_step(call(), "test")).step_progress["test"]
+    first = session(stacks.start_step(world.engine, call(), "test")).step_progress["test"]
     world.now += 1000
-    stacks.complete_step(call(), "test", {"report": "a.txt"}, "fine")
+    stacks.complete_step(world.engine, call(), "test", {"report": "a.txt"}, "fine")
     world.now += 1000
-    again = session(stacks.start_step(call(), "test"))
+    again = session(stacks.start_step(world.engine, call(), "test"))
     step = again.step_progress["test"]
     assert again.current_step_id == "test"
     assert step.started_at is not None
@@ -145,7 +145,6 @@ def test_d8_d20_restarted_step_keeps_its_end_and_its_outputs(world: World) -> No
 
 
 def test_d9_d20_completed_step_without_start_begins_at_its_end(world: World) -> None:
-    stacks = world.engine.stacks
     start(world)
     given: dict[str, JsonValue] = {
         "files": ["a", "b"],
@@ -155,35 +154,38 @@ def test_d9_d20_completed_step_without_start_begins_at_its_end(world: World) -> 
         "big": 2**53,
         "ü": None,
     }
-    found = session(stacks.complete_step(call(), "test", given, "notes"))
+    found = session(stacks.complete_step(world.engine, call(), "test", given, "notes"))
     step = found.step_progress["test"]
     assert (step.outputs, step.notes, step.step_id) == (given, "notes", "test")
     assert step.started_at == step.completed_at
     assert found.current_step_id == "build"
-    step = session(stacks.complete_step(call(), "test", {"other": 1})).step_progress["test"]
+    step = session(stacks.complete_step(world.engine, call(), "test", {"other": 1})).step_progress[
+        "test"
+    ]
     assert (step.outputs, step.notes) == ({"other": 1}, None)
 
 
 def test_d10_d25_attempts_are_counted_per_step_and_a_repeated_call_counts_once(
     world: World,
 ) -> None:
-    stacks = world.engine.stacks
     start(world)
-    counts = [stacks.record_quality_attempt(call(), "test").quality_attempts for _ in range(3)]
+    counts = [
+        stacks.record_quality_attempt(world.engine, call(), "test").quality_attempts
+        for _ in range(3)
+    ]
     assert counts == [1, 2, 3]
-    once = [stacks.record_quality_attempt(call(key="k"), "test") for _ in range(2)]
+    once = [stacks.record_quality_attempt(world.engine, call(key="k"), "test") for _ in range(2)]
     assert [one.quality_attempts for one in once] == [4, 4]
     step = session(once[1]).step_progress["test"]
     assert (step.quality_attempts, step.started_at, step.completed_at) == (4, None, None)
 
 
 def test_d11_advance_goes_forwards_and_back(world: World) -> None:
-    stacks = world.engine.stacks
     start(world)
-    stacks.complete_step(call(), "build", {"a": 1})
-    found = session(stacks.advance(call(), "deploy", 2))
+    stacks.complete_step(world.engine, call(), "build", {"a": 1})
+    found = session(stacks.advance(world.engine, call(), "deploy", 2))
     assert (found.current_step_id, found.current_entry_index) == ("deploy", 2)
-    found = session(stacks.advance(call(), "build", 0))
+    found = session(stacks.advance(world.engine, call(), "build", 0))
     assert (found.current_step_id, found.current_entry_index) == ("build", 0)
     assert found.step_progress["build"].outputs == {"a": 1}
 
@@ -193,22 +195,22 @@ def test_d12_d14_completion_in_the_middle_keeps_those_above_and_gives_them_a_new
 ) -> None:
     one, two, three = (start(world, name) for name in ("one", "two", "three"))
     assert parents(world) == [None, one, two]
-    change = world.engine.stacks.complete(call(two))
+    change = stacks.complete(world.engine, call(two))
     found = session(change)
     assert (found.status, found.completed_at) == ("completed", "1970-01-01T00:16:43.000+00:00")
     assert (names(world), parents(world)) == (["one", "three"], [None, one])
     assert change.stack.active is not None
     assert change.stack.active.session_id == three
-    world.engine.stacks.complete(call(one))
+    stacks.complete(world.engine, call(one))
     assert parents(world) == [None]
-    assert world.engine.stacks.complete(call()).stack.active is None
+    assert stacks.complete(world.engine, call()).stack.active is None
     assert look(world).depth == 0
 
 
 def test_d13_aborted_workflow_session_keeps_its_reason(world: World) -> None:
     below = start(world, "below")
     top = start(world, "top")
-    change = world.engine.stacks.abort(call(), "not worth it")
+    change = stacks.abort(world.engine, call(), "not worth it")
     found = session(change)
     assert (found.session_id, found.status, found.abort_reason) == (top, "aborted", "not worth it")
     assert change.stack.active is not None
@@ -218,121 +220,118 @@ def test_d13_aborted_workflow_session_keeps_its_reason(world: World) -> None:
 def test_d15_d22_later_outputs_win_in_the_order_in_which_steps_were_first_recorded(
     world: World,
 ) -> None:
-    stacks = world.engine.stacks
     below = start(world, "below")
-    stacks.start_step(call(), "first")
-    stacks.record_quality_attempt(call(), "second")
-    stacks.start_step(call(), "open")
+    stacks.start_step(world.engine, call(), "first")
+    stacks.record_quality_attempt(world.engine, call(), "second")
+    stacks.start_step(world.engine, call(), "open")
     world.now += 1000
-    stacks.complete_step(call(), "second", {"a": 2, "c": 3})
-    stacks.complete_step(call(), "first", {"a": 1, "b": 1})
-    stacks.start_step(call(), "first")
+    stacks.complete_step(world.engine, call(), "second", {"a": 2, "c": 3})
+    stacks.complete_step(world.engine, call(), "first", {"a": 1, "b": 1})
+    stacks.start_step(world.engine, call(), "first")
     start(world, "top")
-    queries = world.engine.stack_queries
-    assert queries.outputs("s", below).outputs == {"a": 2, "b": 1, "c": 3}
-    assert queries.outputs("s", None).outputs == {}
+    assert stacks.merge_outputs(world.engine, "s", below).outputs == {"a": 2, "b": 1, "c": 3}
+    assert stacks.merge_outputs(world.engine, "s", None).outputs == {}
     with pytest.raises(WorkflowNotStacked):
-        queries.outputs("s", "00000000")
+        stacks.merge_outputs(world.engine, "s", "00000000")
     with pytest.raises(NoActiveWorkflow):
-        queries.outputs("empty", None)
+        stacks.merge_outputs(world.engine, "empty", None)
 
 
 def test_d16_d23_ended_workflow_sessions_are_listed_newest_first(world: World) -> None:
-    queries = world.engine.stack_queries
-    assert queries.workflows("never used", ANY).items == []
+    assert stacks.list_workflows(world.engine, "never used", ANY).items == []
     ids = [start(world, name) for name in ("one", "two", "one", "one")]
-    world.engine.stacks.complete(call(ids[0]))
-    listed = queries.workflows("s", ANY).items
+    stacks.complete(world.engine, call(ids[0]))
+    listed = stacks.list_workflows(world.engine, "s", ANY).items
     assert [one.session_id for one in listed] == ids[::-1]
     wanted = WorkflowFilter(job_name="web", workflow_name="one", status="active")
-    assert [one.session_id for one in queries.workflows("s", wanted).items] == [ids[3], ids[2]]
-    assert queries.workflows("s", WorkflowFilter(job_name="app")).items == []
-    first = queries.workflows("s", ANY, limit=3)
-    world.engine.stacks.delete(call(ids[1]))
-    rest = queries.workflows("s", ANY, limit=3, cursor=first.next)
+    assert [one.session_id for one in stacks.list_workflows(world.engine, "s", wanted).items] == [
+        ids[3],
+        ids[2],
+    ]
+    assert stacks.list_workflows(world.engine, "s", WorkflowFilter(job_name="app")).items == []
+    first = stacks.list_workflows(world.engine, "s", ANY, limit=3)
+    stacks.delete(world.engine, call(ids[1]))
+    rest = stacks.list_workflows(world.engine, "s", ANY, limit=3, cursor=first.next)
     assert [one.session_id for one in first.items + rest.items] == ids[::-1]
     with pytest.raises(InvalidDocument):
-        queries.workflows("s", ANY, cursor="bm9uZQ==")
+        stacks.list_workflows(world.engine, "s", ANY, cursor="bm9uZQ==")
 
 
 def test_d17_deleted_workflow_session_leaves_the_stack_and_is_unknown(world: World) -> None:
     one, two, three = (start(world, name) for name in ("one", "two", "three"))
-    change = world.engine.stacks.delete(call(two))
+    change = stacks.delete(world.engine, call(two))
     assert change.workflow is None
     assert (names(world), parents(world)) == (["one", "three"], [None, one])
     with pytest.raises(WorkflowUnknown, match=rf"^Session not found: {two};"):
-        world.engine.stack_queries.workflow("s", two)
+        stacks.read_workflow(world.engine, "s", two)
     with pytest.raises(WorkflowUnknown):
-        world.engine.stacks.delete(call(two))
+        stacks.delete(world.engine, call(two))
     with pytest.raises(WorkflowUnknown):
-        world.engine.stacks.delete(call(three, stack="other"))
+        stacks.delete(world.engine, call(three, stack="other"))
 
 
 def test_d5_load_replaces_the_top_only_by_force(world: World) -> None:
-    stacks = world.engine.stacks
     below, top = start(world, "below"), start(world, "top")
     with pytest.raises(StackRefused, match=f"Session '{top}' is on top"):
-        stacks.load(call(below))
-    assert session(stacks.load(call(top))).session_id == top
+        stacks.load(world.engine, call(below))
+    assert session(stacks.load(world.engine, call(top))).session_id == top
     assert names(world) == ["below", "top"]
-    found = session(stacks.load(call(below), force=True))
+    found = session(stacks.load(world.engine, call(below), force=True))
     assert (found.session_id, found.parent_id, names(world)) == (below, None, ["below"])
-    assert world.engine.stack_queries.workflow("s", top).status == "active"
-    stacks.complete(call(below))
+    assert stacks.read_workflow(world.engine, "s", top).status == "active"
+    stacks.complete(world.engine, call(below))
     with pytest.raises(StackRefused, match="has ended"):
-        stacks.load(call(below))
-    assert session(stacks.load(call(top))).parent_id is None
+        stacks.load(world.engine, call(below))
+    assert session(stacks.load(world.engine, call(top))).parent_id is None
     with pytest.raises(WorkflowUnknown, match=r"^Session not found: 00000000;"):
-        stacks.load(call("00000000"))
+        stacks.load(world.engine, call("00000000"))
     with pytest.raises(StackRefused, match="belongs to another stack"):
-        stacks.load(call(top, stack="other"), force=True)
+        stacks.load(world.engine, call(top, stack="other"), force=True)
 
 
 def test_d5_load_imports_a_record_that_the_store_does_not_have(world: World) -> None:
-    stacks = world.engine.stacks
     start(world)
-    stacks.record_quality_attempt(call(), "second")
-    stacks.start_step(call(), "first")
-    stacks.complete_step(call(), "second", {"list": [], "n": 1}, "notes")
-    told = session(stacks.advance(call(), "first", 7))
+    stacks.record_quality_attempt(world.engine, call(), "second")
+    stacks.start_step(world.engine, call(), "first")
+    stacks.complete_step(world.engine, call(), "second", {"list": [], "n": 1}, "notes")
+    told = session(stacks.advance(world.engine, call(), "first", 7))
     world.engine.store._redis.flushall()
-    found = session(stacks.load(call(told.session_id), told))
+    found = session(stacks.load(world.engine, call(told.session_id), told))
     assert found == told.model_copy(update={"revision": found.revision})
     assert list(found.step_progress) == ["second", "first"]
     assert found.revision > told.revision
-    stacks.record_quality_attempt(call(), "third")
-    merged = session(stacks.complete_step(call(), "third", {"n": 2})).merge_outputs()
+    stacks.record_quality_attempt(world.engine, call(), "third")
+    merged = session(stacks.complete_step(world.engine, call(), "third", {"n": 2})).merge_outputs()
     assert merged == {"list": [], "n": 2}
-    stacks.delete(call(told.session_id))
+    stacks.delete(world.engine, call(told.session_id))
     with pytest.raises(WorkflowUnknown):
-        stacks.load(call(told.session_id), told)
+        stacks.load(world.engine, call(told.session_id), told)
     wrong = told.model_copy(update={"session_id": "0000000c", "started_at": "yesterday"})
     with pytest.raises(InvalidDocument, match="started_at"):
-        stacks.load(call("0000000c"), wrong)
+        stacks.load(world.engine, call("0000000c"), wrong)
 
 
 def test_repeated_start_with_a_key_starts_once(world: World) -> None:
-    stacks = world.engine.stacks
-    first = stacks.start(call(key="k"), new())
+    first = stacks.start(world.engine, call(key="k"), new())
     start(world, "other")
-    again = stacks.start(call(key="k"), new())
+    again = stacks.start(world.engine, call(key="k"), new())
     assert session(again).session_id == session(first).session_id
     assert again.stack.depth == 2
-    assert stacks.start(call(key="k"), new("another")).stack.depth == 3
+    assert stacks.start(world.engine, call(key="k"), new("another")).stack.depth == 3
 
 
 def test_a_refused_call_is_not_remembered(world: World) -> None:
     with pytest.raises(NoActiveWorkflow):
-        world.engine.stacks.start_step(call(key="k"), "build")
+        stacks.start_step(world.engine, call(key="k"), "build")
     start(world)
-    assert session(world.engine.stacks.start_step(call(key="k"), "x")).current_step_id == "x"
+    assert session(stacks.start_step(world.engine, call(key="k"), "x")).current_step_id == "x"
 
 
 def test_each_change_has_a_version_of_its_own(world: World) -> None:
     versions = [look(world).version]
     start(world)
     versions.append(look(world).version)
-    change = world.engine.stacks.start_step(call(), "x")
+    change = stacks.start_step(world.engine, call(), "x")
     versions += [change.stack.version, look(world).version]
     assert versions == [0, 1, 2, 2]
     assert session(change).revision == 2
@@ -342,26 +341,26 @@ def test_stacks_are_separate_and_listed_by_their_last_change(world: World) -> No
     start(world, "one", stack="a")
     start(world, "two", stack="b")
     world.now += 1000
-    world.engine.stacks.advance(call(stack="a"), "test", 1)
-    page = world.engine.stack_queries.stacks(limit=1)
-    rest = world.engine.stack_queries.stacks(limit=1, cursor=page.next)
+    stacks.advance(world.engine, call(stack="a"), "test", 1)
+    page = stacks.list_stacks(world.engine, limit=1)
+    rest = stacks.list_stacks(world.engine, limit=1, cursor=page.next)
     listed = [(one.name, one.depth, one.workflow, one.step) for one in page.items + rest.items]
     assert listed == [("a", 1, "web/one", "test"), ("b", 1, "web/two", "build")]
 
 
 def test_ended_workflow_sessions_expire_and_active_ones_do_not(world: World) -> None:
     below, top = start(world, "below"), start(world, "top")
-    redis, stacks = world.engine.store._redis, world.engine.stacks
-    stacks.complete(call(top))
+    redis = world.engine.store._redis
+    stacks.complete(world.engine, call(top))
     assert redis.ttl(f"lh:workflow:{top}") > 0
     stays = [f"lh:workflow:{below}", "lh:stack:s", "lh:stack-all:s", "lh:stack-line:s"]
     assert [redis.ttl(key) for key in stays] == [-1] * 4
-    stacks.complete(call(below))
+    stacks.complete(world.engine, call(below))
     assert all(redis.ttl(key) != -1 for key in stays)
     redis.delete(f"lh:workflow:{top}")  # expired
     again = start(world, "again")
     assert [redis.ttl(key) for key in ("lh:stack:s", "lh:stack-all:s")] == [-1, -1]
-    listed = world.engine.stack_queries.workflows("s", ANY).items
+    listed = stacks.list_workflows(world.engine, "s", ANY).items
     assert [one.session_id for one in listed] == [again, below]
     assert redis.zcard("lh:stack-all:s") == 2
 
@@ -371,7 +370,7 @@ def test_expired_stacks_leave_the_list_of_stacks(world: World) -> None:
     for number in range(8):
         start(world, stack=f"s{number}")
     redis.delete("lh:stack:s1", "lh:stack-line:s1", "lh:stack-all:s1")  # expired
-    names = [one.name for one in world.engine.stack_queries.stacks().items]
+    names = [one.name for one in stacks.list_stacks(world.engine).items]
     assert set(names) == {f"s{number}" for number in range(8)} - {"s1"}
     for _ in range(8):  # each start looks at a few of the stacks
         world.now += 1
@@ -381,79 +380,78 @@ def test_expired_stacks_leave_the_list_of_stacks(world: World) -> None:
 
 def test_a_deletion_leaves_no_stack_that_never_expires(world: World) -> None:
     redis, id_ = world.engine.store._redis, start(world)
-    world.engine.stacks.complete(call(id_))
+    stacks.complete(world.engine, call(id_))
     redis.delete("lh:stack:s", "lh:stack-all:s")  # expired
-    world.engine.stacks.delete(call(id_))
+    stacks.delete(world.engine, call(id_))
     assert redis.ttl("lh:stack:s") > 0
 
 
 def test_limits_are_refused_with_what_to_do(world: World) -> None:
-    stacks = world.engine.stacks
     for _ in range(100):
         start(world)
     with pytest.raises(StackRefused, match="has 100 workflow sessions"):
         start(world)
     top = look(world).workflows[-1].session_id
     world.engine.store._redis.hset(f"lh:workflow:{top}", "steps", "999")
-    stacks.start_step(call(), "s1")
+    stacks.start_step(world.engine, call(), "s1")
     with pytest.raises(StackRefused, match="has 1000 steps"):
-        stacks.start_step(call(), "one more")
-    stacks.start_step(call(), "s1")
+        stacks.start_step(world.engine, call(), "one more")
+    stacks.start_step(world.engine, call(), "s1")
     with pytest.raises(InvalidDocument, match="more than 65536"):
-        stacks.complete_step(call(), "s1", {"a": "x" * 65_536})
+        stacks.complete_step(world.engine, call(), "s1", {"a": "x" * 65_536})
     with pytest.raises(InvalidDocument, match="have a credential"):
-        stacks.complete_step(call(), "s1", {"a": "sk-abcdefgh12345678"})
+        stacks.complete_step(world.engine, call(), "s1", {"a": "sk-abcdefgh12345678"})
 
 
 def test_outputs_of_all_steps_together_have_a_limit(world: World) -> None:
-    stacks, big = world.engine.stacks, {"a": "x" * 65_000}
+    big = {"a": "x" * 65_000}
     start(world)
     for number in range(16):
-        stacks.complete_step(call(), f"s{number}", big)
+        stacks.complete_step(world.engine, call(), f"s{number}", big)
     with pytest.raises(StackRefused, match="more than 1048576 bytes"):
-        stacks.complete_step(call(), "s16", big)
-    assert "s16" not in session(stacks.complete_step(call(), "s1", big)).step_progress
-    stacks.complete_step(call(), "s1", {}, "short")
-    full = session(stacks.complete_step(call(), "s16", big))
+        stacks.complete_step(world.engine, call(), "s16", big)
+    assert "s16" not in session(stacks.complete_step(world.engine, call(), "s1", big)).step_progress
+    stacks.complete_step(world.engine, call(), "s1", {}, "short")
+    full = session(stacks.complete_step(world.engine, call(), "s16", big))
     world.engine.store._redis.flushall()
-    stacks.load(call(full.session_id), full)
+    stacks.load(world.engine, call(full.session_id), full)
     with pytest.raises(StackRefused, match="more than 1048576 bytes"):
-        stacks.complete_step(call(), "s17", big)
+        stacks.complete_step(world.engine, call(), "s17", big)
 
 
 def test_secrets_in_texts_are_redacted(world: World) -> None:
-    stacks, secret = world.engine.stacks, "sk-abcdefgh12345678"
-    change = stacks.start(call(), new().model_copy(update={"goal": f"use {secret}"}))
+    secret = "sk-abcdefgh12345678"
+    change = stacks.start(world.engine, call(), new().model_copy(update={"goal": f"use {secret}"}))
     assert session(change).goal == "use [redacted]"
-    found = session(stacks.complete_step(call(), "x", {}, f"with {secret}"))
+    found = session(stacks.complete_step(world.engine, call(), "x", {}, f"with {secret}"))
     assert found.step_progress["x"].notes == "with [redacted]"
-    assert session(stacks.abort(call(), secret)).abort_reason == "[redacted]"
+    assert session(stacks.abort(world.engine, call(), secret)).abort_reason == "[redacted]"
 
 
 def test_moved_stack_has_all_of_its_workflow_sessions_under_the_new_name(world: World) -> None:
     ended = start(world, "ended")
-    world.engine.stacks.complete(call())
+    stacks.complete(world.engine, call())
     below, top = start(world), start(world, "fix")
-    change = world.engine.stacks.move(call(key="one"), "t", "/new", "here")
-    again = world.engine.stacks.move(call(key="one"), "t", "/new", "here")
+    change = stacks.move(world.engine, call(key="one"), "t", "/new", "here")
+    again = stacks.move(world.engine, call(key="one"), "t", "/new", "here")
     assert change.stack.model_dump() == again.stack.model_dump()
     moved = look(world, "t")
     assert (moved.name, moved.folder, moved.place) == ("t", "/new", "here")
     assert [one.session_id for one in moved.workflows] == [below, top]
     assert look(world).workflows == []
-    assert world.engine.stack_queries.workflow("t", ended).status == "completed"
-    listed = world.engine.stack_queries.workflows("t", ANY).items
+    assert stacks.read_workflow(world.engine, "t", ended).status == "completed"
+    listed = stacks.list_workflows(world.engine, "t", ANY).items
     assert [one.session_id for one in listed] == [top, below, ended]
-    assert [one.name for one in world.engine.stack_queries.stacks().items] == ["t"]
-    world.engine.stacks.complete(call(stack="t"))
-    assert session(world.engine.stacks.load(call(below, stack="t"))).session_id == below
+    assert [one.name for one in stacks.list_stacks(world.engine).items] == ["t"]
+    stacks.complete(world.engine, call(stack="t"))
+    assert session(stacks.load(world.engine, call(below, stack="t"))).session_id == below
 
 
 def test_stack_is_moved_onto_no_other_one(world: World) -> None:
     start(world)
     kept = start(world, stack="t")
     with pytest.raises(StackRefused, match="'t' exists already"):
-        world.engine.stacks.move(call(), "t", None, None)
+        stacks.move(world.engine, call(), "t", None, None)
     with pytest.raises(StackRefused, match="never been used"):
-        world.engine.stacks.move(call(stack="nothing"), "u", None, None)
+        stacks.move(world.engine, call(stack="nothing"), "u", None, None)
     assert [one.session_id for one in look(world, "t").workflows] == [kept]
