@@ -428,7 +428,8 @@ class Worktree:
     def left_out(self) -> list[str]:
         """Return what is no work in the folder although git does not ignore it.
 
-        These are by-products that are not tracked, and large files.
+        These are by-products that are not tracked, large files, and the files of submodules that
+        are checked out: a snapshot has the commit of a submodule only.
         """
         self._deadline = time.monotonic() + SNAPSHOT_S
         options = ("-z", "-o", "--directory", "--no-empty-directory")
@@ -440,9 +441,12 @@ class Worktree:
             found = self._names("ls-files", *options, "--ignored", patterns)
             ignored = self._ignored_by_users(found) if repository.is_in_repository else set()
             large = self._large() if self._large_files is None else self._large_files
+            staged = self._names("ls-files", "-z", "--stage")
         except (OSError, subprocess.SubprocessError):
             return []
-        return sorted({*found} - ignored | {*large})
+        links = (one.partition("\t")[2] for one in staged if one.startswith(_LINK.decode()))
+        submodules = {f"{one}/" for one in links if (self.folder / one / ".git").exists()}
+        return sorted({*found} - ignored | {*large} | submodules)
 
     def _ignored_by_users(self, names: Sequence[str]) -> set[str]:
         """Those of these names that the folder's own repository ignores."""

@@ -303,6 +303,9 @@ def test_submodules_are_known_in_each_folder_of_a_session_and_where_its_work_is_
     whole = Worktree(repo, shelf, is_own=True)
     work = str(whole.snapshot())
     assert whole.nested() == []
+    assert whole.left_out() == ["lib/"]
+    (module / "file").write_text("this is not compared")
+    assert whole.snapshot() == work
     restored = Worktree(other, tmp_path / "others", is_own=True)
     restored.restore(work, shelf)
     shutil.copytree(module, other / "lib", dirs_exist_ok=True)  # as by `submodule update`
