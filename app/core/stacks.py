@@ -253,7 +253,7 @@ def differences(before: StoredStack, after: StoredStack) -> dict[str, JsonValue]
     found: dict[str, JsonValue] = {
         "stack": before.name,
         "version": int(before.head.get("version", 0)),
-        "head": [text for field in after.head.items() for text in field],
+        "head": _flat(after.head),
         "records": {id_: _packed(edit) for id_, edit in after.edits.items()},
     }
     if before.ids != after.ids:
@@ -266,12 +266,12 @@ def differences(before: StoredStack, after: StoredStack) -> dict[str, JsonValue]
 
 
 def _packed(edit: Edit) -> JsonValue:
-    return {
-        "set": [
-            text for name, value in edit.items() if value is not None for text in (name, value)
-        ],
-        "remove": [name for name, value in edit.items() if value is None],
-    }
+    removed: list[JsonValue] = [name for name, value in edit.items() if value is None]
+    return {"set": _flat(_present(edit)), "remove": removed}
+
+
+def _flat(record: Record) -> list[JsonValue]:
+    return [text for field in record.items() for text in field]
 
 
 def _present(edit: Edit) -> dict[str, str]:
