@@ -265,7 +265,7 @@ def list_stacks(engine: Context, *, limit: int = 50, cursor: str | None = None) 
 
 def read_workflow(engine: Context, stack: str, workflow: str) -> WorkflowSession:
     """Returns a workflow session of a stack, also an ended one. Raises WorkflowUnknown."""
-    fields = _reads(engine).workflow(workflow)
+    (fields,) = _reads(engine).workflows([workflow])
     if fields.get("stack") != stack:
         raise WorkflowUnknown(workflow)
     return workflow_view(fields)

@@ -253,8 +253,8 @@ def differences(before: StoredStack, after: StoredStack) -> dict[str, JsonValue]
     found: dict[str, JsonValue] = {
         "stack": before.name,
         "version": int(before.head.get("version", 0)),
-        "head": _flat(after.head),
-        "records": {id_: _packed(edit) for id_, edit in after.edits.items()},
+        "head": {**after.head},
+        "records": {id_: {**edit} for id_, edit in after.edits.items()},
     }
     if before.ids != after.ids:
         found["line"] = [*after.ids]
@@ -263,15 +263,6 @@ def differences(before: StoredStack, after: StoredStack) -> dict[str, JsonValue]
         found["started"] = int(about["started"])
         found["entry"] = f"{int(about['order']):012d}<{about['id']}"
     return found
-
-
-def _packed(edit: Edit) -> JsonValue:
-    removed: list[JsonValue] = [name for name, value in edit.items() if value is None]
-    return {"set": _flat(_present(edit)), "remove": removed}
-
-
-def _flat(record: Record) -> list[JsonValue]:
-    return [text for field in record.items() for text in field]
 
 
 def _present(edit: Edit) -> dict[str, str]:

@@ -11,10 +11,6 @@ from app.store.errors import StorePart
 class StackReads(StorePart):
     """Each read sees a workflow session as it was at one moment."""
 
-    def workflow(self, workflow: str) -> dict[str, str]:
-        """Read the record of a workflow session; empty if there is none."""
-        return self.workflows([workflow])[0]
-
     def workflows(self, workflows: Sequence[str]) -> list[dict[str, str]]:
         """Read the records of workflow sessions, each empty if there is none."""
         with self._away(), self._redis.pipeline(transaction=False) as pipe:

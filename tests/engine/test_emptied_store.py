@@ -196,7 +196,7 @@ def prepare_stack_begin(_: Drive) -> Prepared:
 
 
 def prepare_stack_write(_: Drive) -> Prepared:
-    more = {"version": 0, "head": ["version", "1"], "records": {}, "store": STORE}
+    more = {"version": 0, "head": {"version": "1"}, "records": {}, "store": STORE}
     return Prepared({**STACK, **more}, "written", "other_store", has_session=False)
 
 

@@ -85,8 +85,9 @@ end
 local function write_records(tx)
   for id, record in pairs(tx.args.records) do
     local key = key_of(tx, 'workflow', id)
-    for i = 1, #record.set, 2 do redis.call('HSET', key, record.set[i], record.set[i + 1]) end
-    for _, name in ipairs(record.remove) do redis.call('HDEL', key, name) end
+    for name, value in pairs(record) do
+      if value == cjson.null then redis.call('HDEL', key, name) else redis.call('HSET', key, name, value) end
+    end
   end
 end
 
@@ -151,7 +152,7 @@ end
 local function write_head(tx, name)
   local key, all = key_of(tx, 'stack', name), key_of(tx, 'stack-all', name)
   redis.call('DEL', key)
-  redis.call('HSET', key, unpack(tx.args.head))
+  for name, value in pairs(tx.args.head) do redis.call('HSET', key, name, value) end
   redis.call('ZADD', tx.shared.stacks, tx.clock, name)
   redis.call('PERSIST', all)
   if redis.call('EXISTS', key_of(tx, 'stack-line', name)) == 1 then return end
