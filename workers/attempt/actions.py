@@ -20,7 +20,6 @@ from app.sessions.local_work import is_skipped
 from app.settings import Settings
 from leadhand.errors import LeadhandError
 from leadhand.models.verdicts import ReasonCode
-from workers import tools
 from workers.agents.doer import run_doer
 from workers.agents.draft import draft_tasks
 from workers.attempt.outcomes import redact_outcome
@@ -36,6 +35,7 @@ from workers.processes.exit_outcome import failed_outcome
 from workers.processes.process import NoRoom, check_room
 from workers.processes.user_folders import FolderForeign
 from workers.task import BodyTask
+from workers.tools.tool import use
 
 __all__ = ["BodyTask", "run_body"]
 _log = logging.getLogger(__name__)
@@ -82,7 +82,7 @@ def _run_action(  # noqa: C901 - one case per action
         case Action.JUDGE:
             return judge(task.inputs)
         case Action.TOOL:
-            return tools.use(task, cancel)
+            return use(task, cancel)
         case Action.BREAK | Action.DECIDE:
             return _protecting(decide.decide, task, cancel)
         case Action.DRAFT:

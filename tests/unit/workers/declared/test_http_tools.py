@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,6 +30,12 @@ class HttpWorld:
 def http(tmp_path: Path) -> Iterator[HttpWorld]:
     with web() as host:
         yield HttpWorld(ToolWorld(tmp_path), host)
+
+
+def test_process_of_a_request_imports_nothing_of_the_engine() -> None:
+    code = "import workers.tools.http_request, sys; print({'celery', 'redis'} & {*sys.modules})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+    assert done.stdout == "set()\n"
 
 
 def test_arguments_go_into_the_path_and_the_query(http: HttpWorld) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -64,7 +65,7 @@ Call = Callable[[str], Outcome]
 
 @pytest.fixture(scope="module")
 def call(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Call]:
-    """Calls a tool in a step with retries."""
+    """Calls a tool in a step with retries, each once: tests look at its outcome."""
     folder = tmp_path_factory.mktemp("tools")
     (folder / "functions").mkdir()
     (folder / "functions" / "page.py").write_text(FUNCTIONS)
@@ -74,7 +75,7 @@ def call(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Call]:
     )
     with web() as host:
         world.write(TOOLS.format(host=host))
-        yield lambda tool: world.call(tool, hosts=(host, "127.0.0.1"), retries=1)
+        yield cache(lambda tool: world.call(tool, hosts=(host, "127.0.0.1"), retries=1))
 
 
 def is_retried(outcome: Outcome, *on: str) -> bool:
