@@ -13,9 +13,7 @@ from app.context import Context
 from app.core.records import Carrier
 from app.errors import InvalidDocument
 from app.fleet.flow_catalog import Catalog
-from app.fleet.folder_reports import DefinitionFiles
-from app.fleet.overview import Fleet, Statistics
-from app.fleet.troubles import Troubles
+from app.fleet.overview import Statistics
 from app.folders import FolderAudits, FolderIndex, OwnFolders, Worktrees
 from app.guards import GuardQueries, Guards
 from app.plans.edits import PlanFacts
@@ -40,19 +38,17 @@ from app.sessions.local_work import LocalWork
 from app.sessions.migrate import Migration
 from app.sessions.outbox import Outbox
 from app.sessions.outputs import OutputQueries
-from app.sessions.programs import Registry
 from app.sessions.queries import Queries
 from app.sessions.questions import Questions
 from app.sessions.skip import Retry, Skip
 from app.sessions.spawn import Spawner
 from app.sessions.submit import Batches, Submissions
-from app.sessions.transitions import Callers, Transitions
 from app.sessions.tree import Trees
 from app.settings import Settings
 from app.shared import Limits, NamedLocks, SharedQueries, SharedValues
-from app.store.artifact_folder import ArtifactFolder, LocalArtifacts
-from app.store.artifact_folder import Limits as ArtifactLimits
+from app.store.artifact_folder import LocalArtifacts
 from app.store.store import Store
+from app.transitions import Callers
 from leadhand.models.views.fleet import WorkerView
 
 
@@ -60,15 +56,8 @@ class Engine(Context):
     """The services of one process. All their methods raise StoreAway if Redis is unreachable."""
 
     def __init__(self, store: Store, carrier: Carrier, settings: Settings) -> None:
-        super().__init__(store, settings)
-        self.troubles = Troubles()
-        self.registry = Registry(store, settings)
-        self.transitions = Transitions(store, carrier, self.registry)
-        self.catalog = Catalog(settings.flows)
-        self.definitions = DefinitionFiles(settings)
+        super().__init__(store, carrier, settings)
         self.tokens = Tokens(store.tokens(), secret=settings.secret, other=settings.secret_other)
-        limits = ArtifactLimits(settings.artifact_max, settings.artifacts_max)
-        self.artifact_folder = ArtifactFolder(settings.artifacts_root, limits)
         self.local_artifacts = LocalArtifacts(self.artifact_folder)
         self._add_queries(store, carrier)
         self._add_session_operations(store, settings)
@@ -85,13 +74,6 @@ class Engine(Context):
 
     def _add_queries(self, store: Store, carrier: Carrier) -> None:
         """Add the services that only read."""
-        self.fleet = Fleet(
-            store,
-            depths=carrier.depths,
-            troubles=self.troubles,
-            flows=self.catalog.flows,
-            place=self.settings.place,
-        )
         self.queries = Queries(
             store,
             self.registry.program,

@@ -21,13 +21,13 @@ from app.core.states import ACCEPTED, ENDED, FINAL, SessionStatus
 from app.fleet.overview import Fleet
 from app.plans.edits import read_survey
 from app.plans.tasks import PlanRecord, parse_plan
+from app.programs import Registry
 from app.sessions.drafts import Environments
 from app.sessions.listing import END, decode_place, encode_cursor
-from app.sessions.programs import Registry
 from app.sessions.submit import About, Request, Submissions
-from app.sessions.transitions import Transitions
 from app.settings import Settings
 from app.store.store import Store
+from app.transitions import Transitions
 from leadhand.errors import ControlRefused, KeyDamaged, NoPlan, PlanRefused, SessionUnknown
 from leadhand.models.text import list_first
 from leadhand.models.views.fleet import FolderAuditStarted, FolderAuditView

@@ -27,8 +27,8 @@ from app.redaction import without_keys
 from app.security.api_tokens import Owner
 from app.sessions.queries import Queries
 from app.sessions.submit import About, Submissions
-from app.sessions.transitions import Transitions
 from app.store.store import Store
+from app.transitions import Transitions
 from app.truncate import cut
 from leadhand.contract.sessions import SessionsWanted, ShownStatus
 from leadhand.errors import LabelTaken

@@ -25,12 +25,12 @@ from app.core.shared import (
 )
 from app.errors import CapabilityRefused, InvalidDocument
 from app.fleet.store_guard import StoreGuard
+from app.programs import Registry
 from app.security.signatures import Caller
 from app.sessions.listing import address_of, encode_cursor
-from app.sessions.programs import Registry
-from app.sessions.transitions import Transitions
 from app.sessions.wait_reasons import LockLink, NamedWait
 from app.store.store import Store
+from app.transitions import Transitions
 from leadhand.errors import (
     LimitChanged,
     LimitUnknown,

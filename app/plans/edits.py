@@ -13,9 +13,9 @@ from app.core.addresses import SessionRef
 from app.core.folders import WORKSPACE, Survey
 from app.core.states import PARENT_DID, SessionStatus
 from app.plans.tasks import MERGE, REPLAN, TaskLink, parse_link, parse_plan, record_of, spec_of
-from app.sessions.programs import Registry
-from app.sessions.transitions import Transitions
+from app.programs import Registry
 from app.store.store import Store
+from app.transitions import Transitions
 from leadhand.errors import PlanRefused
 from leadhand.models.plans import (
     CLEARABLE,

@@ -20,14 +20,14 @@ from app.core.states import ENDED
 from app.plans.edits import edit_arguments, read_survey
 from app.plans.tasks import PlanRecord, parse_link, parse_plan, record_of
 from app.plans.view import StoredPlan, merge_view, plan_view, read_plan
+from app.programs import Facts, Registry
 from app.redaction import without_keys
 from app.security.signatures import Caller
 from app.sessions.answers import Answers
 from app.sessions.inbox import Inbox
-from app.sessions.programs import Facts, Registry
 from app.sessions.submit import About, Submissions, digest_of
-from app.sessions.transitions import Transitions
 from app.store.store import Store
+from app.transitions import Transitions
 from leadhand.errors import (
     AnswerUnwanted,
     IdempotencyConflict,

@@ -15,11 +15,11 @@ from app.core.folders import MERGE_FOLDER, WORKSPACE, Merge, Survey, Workspace, 
 from app.errors import InvalidDocument, ParentRests
 from app.plans.edits import PlanFacts, read_survey
 from app.plans.tasks import MERGE, REPLAN, PlanRecord, TaskLink, TaskRecord, parse_link, parse_plan
+from app.programs import Registry
 from app.sessions.answers import ChildReports
-from app.sessions.programs import Registry
 from app.sessions.submit import About, Submissions, Submitted
-from app.sessions.transitions import Transitions
 from app.store.store import Store
+from app.transitions import Transitions
 from leadhand.errors import LeadhandError, ProgramNewer, StoreAway
 from leadhand.models.documents import Budget, Checker, Doer, LoopDocument
 from leadhand.models.plans import PlanDocument

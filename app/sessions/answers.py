@@ -20,12 +20,12 @@ from app.history.points import steps_at
 from app.history.transcript import records_of
 from app.history.values import result_of_flow
 from app.plans.edits import PlanFacts
+from app.programs import Registry
 from app.sessions.attempts import outcome_fields, without_credentials
 from app.sessions.control import SessionControl
-from app.sessions.programs import Registry
 from app.sessions.queries import Queries
-from app.sessions.transitions import Transitions
 from app.store.store import Store
+from app.transitions import Transitions
 from leadhand.errors import AnswerUnwanted, ControlRefused, SessionUnknown
 from leadhand.models.forms import FREE_TEXT, Accepted, AnswerRules, GivenAnswer, fit, parse_rules
 from leadhand.models.views.session import SessionView

@@ -35,14 +35,14 @@ from app.history.ledger import entry_of, signature_of
 from app.history.records import home_of
 from app.history.transcript import messages_of, question_of, records_of
 from app.plans.tasks import parse_plan, statuses_of
+from app.programs import Facts, Registry
 from app.redaction import without_keys
 from app.security.signatures import command_from_outcome
 from app.sessions.inputs import resolve_inputs
-from app.sessions.programs import Facts, Registry
-from app.sessions.transitions import Transitions
 from app.settings import Settings
 from app.store.script_runner import Call
 from app.store.store import Store
+from app.transitions import Transitions
 from app.truncate import last_lines
 from leadhand.errors import SessionUnknown, StoreAway
 from leadhand.models.verdicts import Reason, ReasonCode

@@ -20,11 +20,11 @@ from app.core.records import Carrier, Reply
 from app.core.states import ENDED
 from app.fleet.inventory import consumed_queues
 from app.fleet.overview import Fleet
-from app.sessions.transitions import Transitions
 from app.store.fleet import Kind
 from app.store.keys import GLOBAL_PARTS, NAMED_PARTS, OTHER_PARTS, SESSION_PARTS, type_of
 from app.store.script_library import Verb
 from app.store.store import Store
+from app.transitions import Transitions
 from leadhand.errors import KeyDamaged, SessionUnknown
 from leadhand.models.views.fleet import Finding, FsckView
 

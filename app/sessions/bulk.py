@@ -15,15 +15,15 @@ from pydantic import JsonValue
 from app.core.states import Seen, SessionStatus
 from app.errors import InvalidDocument
 from app.folders import FolderIndex
+from app.programs import Registry
 from app.redaction import without_keys
 from app.sessions.answers import ChildReports
 from app.sessions.control import SessionControl
 from app.sessions.listing import encode_cursor
 from app.sessions.presenters import shown_status
-from app.sessions.programs import Registry
 from app.sessions.queries import Queries
-from app.sessions.transitions import Transitions
 from app.store.store import Store
+from app.transitions import Transitions
 from leadhand.contract.sessions import BulkVerb, SessionsWanted
 from leadhand.errors import (
     ControlRefused,

@@ -22,9 +22,9 @@ from app.fleet.overview import Fleet
 from app.history.points import is_flow
 from app.history.records import Snapshot
 from app.plans.phases import Phases
+from app.programs import Registry
 from app.security.signatures import Caller
 from app.sessions.drafts import SubmitDefinitions
-from app.sessions.programs import Registry
 from app.sessions.queries import Queries
 from app.sessions.resume import (
     check_ceiling,
@@ -37,8 +37,8 @@ from app.sessions.resume import (
     rewind_to_failure,
 )
 from app.sessions.rewind import ResumePlan
-from app.sessions.transitions import Transitions
 from app.store.store import Store
+from app.transitions import Transitions
 from leadhand.errors import (
     ControlRefused,
     QuotaPassed,

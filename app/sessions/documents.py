@@ -10,8 +10,8 @@ from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 
 from app.core.addresses import SessionRef
 from app.errors import InvalidDocument, SpecForeign
+from app.programs import Registry
 from app.sessions.drafts import stored_text
-from app.sessions.programs import Registry
 from app.store.store import Store
 from leadhand.errors import ControlRefused
 from leadhand.flows.documents import AnyDocument, Branch, FlowDocument, FlowStep

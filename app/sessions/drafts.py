@@ -23,10 +23,10 @@ from app.fleet.flow_catalog import Catalog
 from app.fleet.flow_tools import CalledFlows, called_flows, faults_of_called_flows, with_flows
 from app.fleet.folder_reports import DefinitionFiles
 from app.fleet.overview import Fleet
+from app.programs import Registry
 from app.redaction import without_keys
 from app.security import signatures
 from app.security.api_tokens import Owner
-from app.sessions.programs import Registry
 from app.sessions.rewind import ResumePlan
 from app.settings import Settings
 from app.store.session_reads import CreatedSession

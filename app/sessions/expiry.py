@@ -10,10 +10,10 @@ from app.core.program import Action, Program
 from app.core.records import Carrier, Reply
 from app.history.transcript import UNANSWERED, records_of
 from app.plans.progress import PlanProgress
+from app.programs import Registry
 from app.sessions.answers import Answers, ChildReports
-from app.sessions.programs import Registry
-from app.sessions.transitions import Transitions
 from app.store.store import Store
+from app.transitions import Transitions
 from leadhand.errors import LeadhandError, StoreAway
 
 

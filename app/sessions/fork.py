@@ -24,6 +24,7 @@ from app.fleet.admission import AgentsThere
 from app.fleet.overview import Fleet
 from app.history.points import address_of, position_of
 from app.history.records import Snapshot
+from app.programs import Registry
 from app.security.api_tokens import Owner, owner_argument, quota_error
 from app.security.signatures import comparison
 from app.sessions.documents import Changes, submitted_document, with_changes
@@ -47,12 +48,11 @@ from app.sessions.forking import (
 )
 from app.sessions.migrate import explain_misfit
 from app.sessions.presenters import diff_view
-from app.sessions.programs import Registry
 from app.sessions.rewind import Rewind
 from app.sessions.submit import DRAWS, About, Request, Submissions, Submitted, digest_of
-from app.sessions.transitions import Transitions
 from app.settings import Settings
 from app.store.store import Store
+from app.transitions import Transitions
 from leadhand.errors import ControlRefused, IdempotencyConflict, SessionUnknown
 from leadhand.flows.documents import AnyDocument
 

@@ -25,12 +25,12 @@ from app.core.program import Action, Loop, Program, Step
 from app.core.records import Reply, TurnRecord
 from app.core.states import ENDED
 from app.errors import CapabilityRefused, InvalidDocument
+from app.programs import Registry
 from app.redaction import without_keys, without_secrets
 from app.security.signatures import Caller
 from app.sessions.listing import encode_cursor, number_of
-from app.sessions.programs import Registry
-from app.sessions.transitions import Transitions
 from app.store.store import Store
+from app.transitions import Transitions
 from leadhand.errors import IdempotencyConflict, MessageRefused, SessionUnknown
 from leadhand.models.plans import TaskReport
 from leadhand.models.views.explain import InboxMessage

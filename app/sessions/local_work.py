@@ -23,15 +23,15 @@ from app.core.routing import full_queue
 from app.core.states import Seen, SessionStatus
 from app.errors import InvalidDocument, ReferenceUnresolved, SpecForeign
 from app.fleet.inventory import inventory_of, text_of
+from app.programs import Registry
 from app.redaction import without_keys, without_secrets
 from app.security import signatures
 from app.sessions.attempts import Attempts, Work
 from app.sessions.expiry import Expiry
-from app.sessions.programs import Registry
-from app.sessions.transitions import Transitions
 from app.settings import Settings
 from app.store.artifact_folder import ArtifactFolder, Part
 from app.store.store import Store
+from app.transitions import Transitions
 from app.truncate import cut
 from leadhand.errors import ArtifactChanged, ArtifactsFull, ArtifactUnknown
 from leadhand.models.local_work import (

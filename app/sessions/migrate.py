@@ -18,8 +18,8 @@ from app.fleet.flow_catalog import hash_of
 from app.fleet.flow_tools import Source, apply_run
 from app.history.points import At, Known, is_done, newest
 from app.history.records import Snapshot
+from app.programs import Registry
 from app.sessions.control import SessionControl
-from app.sessions.programs import Registry
 from app.sessions.resume import point_address, rewind_to, rewind_to_failure, used_its_iterations
 from app.sessions.rewind import Adoption, ResumePlan, Rewind
 from app.sessions.submit import Submissions

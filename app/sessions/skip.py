@@ -17,14 +17,14 @@ from app.core.states import FINAL, Seen, SessionStatus
 from app.errors import PositionRefused
 from app.history.points import Item, address_of, item_of, newest_position, nodes_of_step
 from app.history.records import Snapshot
+from app.programs import Registry
 from app.security.signatures import Caller
 from app.sessions.control import PLANS, SessionControl
-from app.sessions.programs import Registry
 from app.sessions.queries import Queries
 from app.sessions.resume import rewind_before
 from app.sessions.rewind import ResumePlan, SkippedNode
-from app.sessions.transitions import Transitions
 from app.store.store import Store
+from app.transitions import Transitions
 from leadhand.errors import ControlRefused, SessionChanged, SessionUnknown
 from leadhand.models.verdicts import Reason, ReasonCode
 from leadhand.models.views.session import SessionView

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from app.errors import InvalidDocument
+from app.programs import Registry
 from app.security.api_tokens import Owner, Tokens
 from app.security.signatures import Caller
-from app.sessions.programs import Registry
 from app.sessions.submit import Request, Submissions, Submitted, hash_document, hash_run
 from app.settings import Settings
 from app.store.store import Store

@@ -36,6 +36,7 @@ from app.fleet.folder_reports import DefinitionFiles
 from app.fleet.inventory import workers_for
 from app.fleet.overview import Fleet
 from app.fleet.store_guard import StoreGuard
+from app.programs import Registry
 from app.redaction import without_keys
 from app.security.api_tokens import Owner, owner_argument, quota_error
 from app.security.signatures import Spec, comparison, mark_of, seal_commands, seal_request, sign
@@ -53,11 +54,10 @@ from app.sessions.drafts import (
     stored_text,
     workers_by_definitions,
 )
-from app.sessions.programs import Registry
-from app.sessions.transitions import Transitions
 from app.settings import Settings
 from app.store.session_reads import CreatedSession
 from app.store.store import Store
+from app.transitions import Transitions
 from leadhand.errors import (
     IdempotencyConflict,
     LabelTaken,

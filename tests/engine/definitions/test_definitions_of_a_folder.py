@@ -13,10 +13,10 @@ from app.core.addresses import SessionRef
 from app.engine import Engine
 from app.errors import InvalidDocument, SpecForeign
 from app.fleet import folder_reports
+from app.programs import Registry
 from app.sessions.attempts import Work
 from app.sessions.documents import Changes
 from app.sessions.drafts import Request
-from app.sessions.programs import Registry
 from leadhand.flows.documents import FlowRun
 from leadhand.models.approvals import approval_key, digest_of
 from leadhand.models.documents import LoopDocument

@@ -10,9 +10,9 @@ from app.core.addresses import SessionRef
 from app.core.environment import SessionEnvironment
 from app.core.outcomes import Outcome
 from app.errors import EnvironmentSealed, InvalidDocument, SpecForeign
+from app.programs import Registry
 from app.sessions.documents import Changes
 from app.sessions.fork import Wish
-from app.sessions.programs import Registry
 from leadhand.errors import IdempotencyConflict
 from leadhand.models.documents import LoopDocument
 from leadhand.models.plans import PlanDocument

@@ -13,8 +13,8 @@ from app.core.program import Program
 from app.core.records import Carrier, Hint, Reply
 from app.core.states import SessionStatus
 from app.errors import CapabilityRefused, ProgramStale
+from app.programs import Registry
 from app.security.signatures import Caller
-from app.sessions.programs import Registry
 from app.store.script_library import Verb
 from app.store.script_runner import Call
 from app.store.store import Store
