@@ -37,7 +37,9 @@ def stretch(
     """Carry out so many sessions, with others that wait beside them, and count."""
     program = program or programs.sequence(10, quick=True)
     queue = Queue()
-    settings = Settings(redis_url=url, secret="of the benchmark", spill=folder / "spill")
+    settings = Settings(
+        redis_url=url, secret="of the benchmark", spill=folder / "spill", tools=[folder / "tools"]
+    )
     engine = Engine(Store(connect(url)), queue, settings)
     attempts = Attempts(
         engine,

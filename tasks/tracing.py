@@ -52,11 +52,6 @@ def begin(settings: Settings, service: str) -> Callable[[], None]:
     return provider.shutdown
 
 
-def is_on() -> bool:
-    """Whether this process sends traces."""
-    return _On.now
-
-
 def step(session: str, address: str, *, attempt: int) -> AbstractContextManager[object]:
     """Opens a tracing span for one attempt at a step; does nothing if tracing is off."""
     if not _On.now:

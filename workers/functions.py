@@ -21,7 +21,7 @@ from workers.processes import environment
 from workers.processes.nested_repositories import is_by_product
 from workers.processes.output import Captured
 from workers.processes.process import ProcessResult, run
-from workers.processes.warm_pool import Call, CallReply, Calls, Search, Where
+from workers.processes.warm_pool import Call, CallReply, Search, Warm, Where
 from workers.task import BodyTask
 
 _RETURNED = "returned.json"
@@ -50,8 +50,11 @@ def call(
     """
     shelf = os.pathsep.join(map(str, tools))
     if quick and task.warm is not None:
-        ours = prepare_call(task, name, context, shelf)
-        return call_in_warm_process(task.warm, ours, timeout_s=timeout_s, cancel=cancel)
+        ours = _prepare_call(task, name, context, shelf)
+        return _call_in_warm_process(task, task.warm, ours, timeout_s=timeout_s, cancel=cancel)
+    task.on_slow()
+    if task.action is Action.CHECK:
+        forget_bytecode(task, task.bytecode)
     arguments = _arguments(task, context, shelf)
     returned = task.spill / _RETURNED
     with contextlib.suppress(FileNotFoundError):
@@ -73,9 +76,7 @@ def call(
     return call_result(result, word, value)
 
 
-def prepare_call(
-    task: BodyTask, name: str, context: Mapping[str, JsonValue], shelf: str = ""
-) -> Call:
+def _prepare_call(task: BodyTask, name: str, context: Mapping[str, JsonValue], shelf: str) -> Call:
     """Builds the call of a quick function for a warm process, without making it."""
     # Warm processes serve many attempts.
     bytecode = task.spill.parent.parent / "pycache"
@@ -134,14 +135,14 @@ def _arguments(
     return dict(context) if shelf else with_place(task, context)
 
 
-def call_in_warm_process(
-    warm: Calls, ours: Call, *, timeout_s: float, cancel: threading.Event
+def _call_in_warm_process(
+    task: BodyTask, warm: Warm, ours: Call, *, timeout_s: float, cancel: threading.Event
 ) -> CallResult:
     """Send a prepared call to a warm process and wait for its result."""
     began = time.time_ns() // 1_000_000
     why: str | None = None
     try:
-        answer = warm.call(ours, timeout_s=timeout_s, cancel=cancel)
+        answer = warm.call(ours, timeout_s=timeout_s, cancel=cancel, on_slow=task.on_slow)
     except OSError as error:
         answer, why = CallReply(end="gone"), str(error)
     result = ProcessResult(

@@ -28,7 +28,7 @@ from workers.live_output import LiveOutput
 from workers.processes import environment
 from workers.processes.process import Command, unlimited
 from workers.processes.user_folders import claim_session_folder
-from workers.processes.warm_pool import Calls
+from workers.processes.warm_pool import Warm
 from workers.registry.agents import AgentBook
 from workers.registry.tools import ToolCatalogue
 
@@ -221,7 +221,10 @@ class BodyTask:
     #: Whether the session may bring commands: its token had the scope exec:free.
     is_free: bool = True
     #: The warm processes for quick functions; without them each gets a process of its own.
-    warm: Calls | None = None
+    warm: Warm | None = None
+    #: Called when a check is seen not to be quick, possibly several times: what waits for its end
+    #: is done now.
+    on_slow: Callable[[], None] = field(default=lambda: None)
     #: Calls functions in this process; None calls none.
     inline: InlineCalls | None = None
     #: The tools of this worker.

@@ -1,10 +1,10 @@
-"""Quick checks that are called in one row and settled together: each is a step of its own."""
+"""Quick checks that are settled together: each is a step of its own."""
 
 from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -76,8 +76,11 @@ def attempts(world: World) -> Iterator[Attempts]:
     attempts.close()
 
 
-def begun(world: World, folder: Path | str, *checks: str) -> SessionRef:
-    """A loop of three iterations: a doer, these checks side by side, a judge."""
+def begun(world: World, folder: Path | str, *checks: str, own: Sequence[str] = ()) -> SessionRef:
+    """A loop of three iterations: a doer, these checks side by side, a judge.
+
+    Those in `own` are called in processes of their own.
+    """
     steps = tuple(
         Step(
             id=f"c{number}",
@@ -85,7 +88,7 @@ def begun(world: World, folder: Path | str, *checks: str) -> SessionRef:
             needs=("do",),
             quick=True,
             inputs={
-                "checker": {"callable": f"judging:{check}", "quick": True},
+                "checker": {"callable": f"judging:{check}", "quick": check not in own},
                 "iteration": "${turn.iteration}",
             },
         )
@@ -169,10 +172,11 @@ def test_each_is_called_and_recorded_once(
     require_each_once(world, ref, tmp_path, iterations=iterations)
 
 
+@pytest.mark.parametrize("own", [(), ("waits",)])
 def test_what_is_done_is_recorded_before_one_that_is_slow(
-    world: World, attempts: Attempts, tmp_path: Path
+    world: World, attempts: Attempts, tmp_path: Path, own: tuple[str, ...]
 ):
-    ref = begun(world, tmp_path, "plain", "waits", "plain")
+    ref = begun(world, tmp_path, "plain", "waits", "plain", own=own)
     at_work = set_to_work(world, attempts)
     wait_until(lambda: outcomes(world, ref)["loop~1[2]/c1"])
     wait_until(lambda: calls(tmp_path)["loop~1[2]/c2"])

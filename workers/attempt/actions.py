@@ -41,18 +41,11 @@ __all__ = ["BodyTask", "run_body"]
 _log = logging.getLogger(__name__)
 
 
-def run_body(
-    task: BodyTask,
-    cancel: threading.Event,
-    body: Callable[[threading.Event], Outcome] | None = None,
-) -> Outcome:
-    """Run one attempt's work; return its redacted outcome. Errors become failures, except NoRoom.
-
-    `body` replaces the body that the action selects, for a check that was sent ahead.
-    """
+def run_body(task: BodyTask, cancel: threading.Event) -> Outcome:
+    """Run an attempt's work; return its redacted outcome. Errors become failures, except NoRoom."""
     started_ms = _now_ms()
     try:
-        outcome = body(cancel) if body is not None else _run_action(task, cancel)
+        outcome = _run_action(task, cancel)
     except (LeadhandError, FolderForeign) as error:
         outcome = _failure(task, str(error))
     except ValidationError as error:
@@ -132,10 +125,6 @@ class StepFolders:
         self._settings = settings
         #: The folder of all worktrees. Joined once: a path costs as much as the claim of a step.
         self.worktrees = settings.worktrees_root
-
-    def is_open(self, work: Work) -> bool:
-        """Whether the step can start without making the folder of its fork."""
-        return opening_of(work, self.worktrees) is None
 
     def prepare(
         self, work: Work, task_of: Callable[[], BodyTask], cancel: threading.Event

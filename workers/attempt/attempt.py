@@ -7,12 +7,11 @@ import os
 import secrets
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import count, islice
 from pathlib import Path
-from typing import NamedTuple
 
 from app.core.addresses import SessionRef, iteration_of
 from app.core.environment import Definitions
@@ -32,7 +31,7 @@ from workers.artifacts import Patience
 from workers.attempt.actions import BodyTask, StepFolders, origin_of, run_body
 from workers.attempt.approvals import contested_outcome
 from workers.attempt.folder_records import FolderRecords
-from workers.attempt.heartbeat import WAIT_S, Heartbeats, Lease
+from workers.attempt.heartbeat import Heartbeats, Lease
 from workers.attempt.inline_watchdog import describe_call
 from workers.attempt.outcomes import (
     open_artifacts,
@@ -44,7 +43,6 @@ from workers.attempt.outcomes import (
 from workers.attempt.output_writer import OutputWriter
 from workers.attempt.settle import PARKING, Held, Looked, Settled, Settler, park, retry_while_away
 from workers.attempt.workspace_step import diff_target, merge_folder, own_folder
-from workers.checkers.check import QuickCheck, quick_check
 from workers.folders.check_round import (
     Isolation,
     compare_round,
@@ -59,7 +57,7 @@ from workers.folders.work_diff import IgnoredFiles, Look, does_work, needs_snaps
 from workers.inline_calls import InlineCalls
 from workers.processes import environment
 from workers.processes.exit_outcome import failed_outcome
-from workers.processes.warm_pool import Call, Calls, CallSlot, Row, Warm
+from workers.processes.warm_pool import CallSlot, Warm
 from workers.registry.agents import AgentBook
 from workers.registry.registries import Registry
 from workers.registry.tools import ToolCatalogue
@@ -73,20 +71,29 @@ STRETCH_S = 1.0
 #: How many quick steps one worker process holds. A step that waits for the one before it is held,
 #: and handed back if that one is slow.
 TAKE = 4
-#: A check of a row starts within so many seconds of its grant, or not in the row: it is handed
-#: back a moment later, and must not run after that.
-BEGIN_S = WAIT_S * 0.8
 
 
-class _Asked(NamedTuple):
-    """A quick check that was sent to a warm process in a row; a row is settled in one call."""
+class _Waiting:
+    """The outcomes of finished checks that are settled with that of the next one."""
 
-    work: Work
-    body: QuickCheck
+    def __init__(self, settler: Settler, go_on: Callable[[Settled], None]) -> None:
+        self._settler = settler
+        #: Called with each answer of the store.
+        self._go_on = go_on
+        self.held: list[Held] = []
 
+    def settle(self) -> None:
+        """Settle them in one round trip."""
+        held, self.held = self.held, []
+        for settled in self._settler.settle_all(held):
+            self._go_on(settled)
 
-#: The checks of a row, by address.
-_Abreast = Mapping[str, _Asked]
+    def settle_early(self) -> None:
+        """Settle them while another check runs, for which an error is none of its own."""
+        try:
+            self.settle()
+        except Exception:
+            log.exception("outcomes of finished checks not settled")
 
 
 class Attempts:
@@ -175,6 +182,11 @@ class Attempts:
     def _stretch(self, ref: SessionRef, first: Lease) -> list[Hint]:
         begun, steps = time.monotonic(), 0
         todo, hints = deque([first]), list[Hint]()
+
+        def go_on(settled: Settled) -> None:
+            hints.extend(settled.answer.hints)
+            todo.extend(self._kept(ref, settled))
+
         while todo:
             leases = self._side_by_side(ref, todo)
             self._in_hand = [*leases, *todo]
@@ -182,15 +194,16 @@ class Attempts:
             tired = steps + len(todo) >= STRETCH_STEPS or time.monotonic() - begun > STRETCH_S
             room = 0 if tired or self._draining() or self._paused() else max(0, TAKE - len(todo))
             take = room // len(leases)  # for each of them
-            for settled in self._carried_out(ref, leases, take):
-                hints += settled.answer.hints
-                todo.extend(self._kept(ref, settled))
+            if len(leases) > 1:
+                self._settle_together(ref, leases, take, go_on)
+            elif isinstance(came := self._in_turn(ref, leases[0], take), Settled):
+                go_on(came)
         return hints
 
     def _side_by_side(self, ref: SessionRef, todo: deque[Lease]) -> list[Lease]:
-        """The next lease, with the quick checks after it that can run in a row with it."""
+        """The next lease, with the quick checks after it that are settled together with it."""
         leases = [todo.popleft()]
-        if not todo or tracing.is_on() or not self._is_quick_check(ref, leases[0]):
+        if not todo or not self._is_quick_check(ref, leases[0]):
             return leases
         while todo and self._is_quick_check(ref, todo[0]):
             leases.append(todo.popleft())
@@ -203,16 +216,6 @@ class Attempts:
             return False
         return step.quick and step.action is Action.CHECK and step.when is None
 
-    def _carried_out(
-        self, ref: SessionRef, leases: Sequence[Lease], take: int
-    ) -> Iterator[Settled]:
-        if len(leases) > 1:
-            yield from self._abreast(ref, leases, take)
-            return
-        came = self._in_turn(ref, leases[0], take)
-        if isinstance(came, Settled):
-            yield came
-
     def _inline_calls(self, slot: CallSlot) -> InlineCalls:
         def drop_others() -> None:
             for lease in [*self._in_hand][1:]:
@@ -224,49 +227,26 @@ class Attempts:
             on_handed_back=drop_others,
         )
 
-    def _abreast(self, ref: SessionRef, leases: Sequence[Lease], take: int) -> Iterator[Settled]:
-        """Run checks in a row, in fewer round trips: send all calls before reading a result.
+    def _settle_together(
+        self, ref: SessionRef, leases: Sequence[Lease], take: int, go_on: Callable[[Settled], None]
+    ) -> None:
+        """Run checks one after the other, and settle them in one round trip.
 
-        Each check has its own lease, outcome and settle. A slow check delays no other: the finished
-        ones are settled before it is waited for.
+        Each has its own lease, outcome and settle. A slow check delays no other: the finished ones
+        are settled while it runs.
         """
-        held: list[Held] = []
+        waiting = _Waiting(self._settler, go_on)
         try:
-            with self._warm.row() as row:
-                abreast = self._asked(ref, leases, row)
-                for lease in leases:
-                    self._heart.begin(lease)  # its call may run: the one before it has returned
-                    if held and not row.soon():
-                        yield from self._settler.settle_all(held)
-                        held.clear()
-                    came = self._in_turn(ref, lease, take, abreast)
-                    if isinstance(came, Held):
-                        held.append(came)
-                    elif came is not None:
-                        yield came
-            yield from self._settler.settle_all(held)
+            for lease in leases:
+                came = self._in_turn(ref, lease, take, waiting)
+                if isinstance(came, Held):
+                    waiting.held.append(came)
+                elif came is not None:
+                    go_on(came)
+            waiting.settle()
         finally:
             for lease in leases:
                 self._heart.drop(lease)
-
-    def _asked(self, ref: SessionRef, leases: Sequence[Lease], row: Row) -> _Abreast:
-        """Send the first calls that fit into one row; the others are called one by one."""
-        abreast: dict[str, _Asked] = {}
-        calls: list[Call] = []
-        for lease in leases:
-            try:
-                work = self._engine.attempts.work(ref, lease.grant)
-                if not self._folders.is_open(work):
-                    break
-                body = quick_check(self._task(work, lease, row))
-            except Exception:  # noqa: BLE001 - running the step reports the error
-                break
-            if body is None or (calls and body.call.where != calls[0].where):
-                break
-            abreast[lease.grant.address] = _Asked(work, body)
-            calls.append(body.call)
-        row.send(calls, begin_by=min(lease.since for lease in leases) + BEGIN_S)
-        return abreast
 
     def _kept(self, ref: SessionRef, settled: Settled) -> list[Lease]:
         """The leases of the steps that a settle granted, with heartbeats from now on."""
@@ -274,9 +254,12 @@ class Attempts:
         return [self._heart.keep(ref, grant, sent=settled.sent) for grant in grants]
 
     def _in_turn(
-        self, ref: SessionRef, lease: Lease, take: int, abreast: _Abreast | None = None
+        self, ref: SessionRef, lease: Lease, take: int, waiting: _Waiting | None = None
     ) -> Settled | Held | None:
-        """Run one granted step, unless it waited too long and was handed back."""
+        """Run one granted step, unless it waited too long and was handed back.
+
+        With others that wait to be settled, its outcome is returned and not settled.
+        """
         address, number = lease.grant.address, lease.grant.attempt
         try:
             if not self._heart.begin(lease):
@@ -287,20 +270,19 @@ class Attempts:
             ):
                 if lease.ended.is_set():  # it was cancelled while it waited for the one before it
                     return self._settler.hand_back(lease) if lease.ours else None
-                carry_out = partial(self._carry_out, ref, lease, take, abreast)
+                carry_out = partial(self._carry_out, ref, lease, take, waiting)
                 return self._settler.run_guarded(lease, carry_out)
         finally:
-            if abreast is None:
+            if waiting is None:
                 self._heart.drop(lease)
 
     def _carry_out(
-        self, ref: SessionRef, lease: Lease, take: int, abreast: _Abreast | None
+        self, ref: SessionRef, lease: Lease, take: int, waiting: _Waiting | None
     ) -> Settled | Held | None:
         """Run the body and settle it; None if this worker no longer owns the attempt."""
-        asked = abreast.get(lease.grant.address) if abreast is not None else None
         self._in_hand = [lease, *(one for one in self._in_hand if one is not lease)]
         try:
-            work = asked.work if asked is not None else self._work(ref, lease)
+            work = self._work(ref, lease)
         except (ReferenceUnresolved, ArtifactUnknown) as error:
             return self._settler.fail_unresolved(lease, str(error))
         except SpecForeign as error:
@@ -311,26 +293,26 @@ class Attempts:
         umask = work.environment.umask if work.environment.shell else None
         before = None if umask is None else os.umask(umask)
         try:
-            return self._carry_out_here(work, lease, take, asked, is_abreast=abreast is not None)
+            return self._carry_out_here(work, lease, take, waiting)
         finally:
             if before is not None:
                 os.umask(before)
 
     def _carry_out_here(
-        self, work: Work, lease: Lease, take: int, asked: _Asked | None, *, is_abreast: bool
+        self, work: Work, lease: Lease, take: int, waiting: _Waiting | None
     ) -> Settled | Held | None:
         moved = self._release_for_real_lock(work, lease)
         if moved is not None:
             return moved
         _log_start(work)
-        quiet_task = partial(self._task, work, lease, self._warm, shown=False)
+        quiet_task = partial(self._task, work, lease, shown=False)
         failure = self._folders.prepare(work, quiet_task, lease.ended)
-        look = self._look(work, lease) if not is_abreast and failure is None else None
+        look = self._look(work, lease) if waiting is None and failure is None else None
         outcome = failure or _refused(work, look)
         if outcome is None:
             if look is not None and not self._has_compared(work, lease):
                 return None
-            outcome = self._outcome(work, lease, asked.body if asked is not None else None)
+            outcome = self._outcome(work, lease, waiting)
         if outcome is None:
             return None
         lease.came_to = outcome.usage
@@ -338,7 +320,7 @@ class Attempts:
             seen = look or self._look_at_stopped_check(work)
             return self._settler.hand_back(lease, outcome.usage, seen, owner=work.owner)
         nonces = list(islice(self._nonces, take))
-        if is_abreast:
+        if waiting is not None:
             return Held(lease, work, outcome, nonces)
         return self._settler.settle(Held(lease, work, outcome, nonces), look)
 
@@ -447,17 +429,18 @@ class Attempts:
         log.info("step waits for the lock of its real folder", extra={"folder": str(folder)})
         return Settled(answer.model_copy(update={"hints": ()}), sent)
 
-    def _outcome(self, work: Work, lease: Lease, body: QuickCheck | None) -> Outcome | None:
+    def _outcome(self, work: Work, lease: Lease, waiting: _Waiting | None) -> Outcome | None:
         """Run the body and return its outcome; None if the step is parked."""
         if is_skipped(work):
             return skipped_outcome(work)
         if work.step.action in PARKING:
             top, secrets = own_folder(work, self._folders.worktrees), self._secrets(work)
             return retry_while_away(lambda: park(self._engine, work, secrets, top=top), lease)
-        task = self._task(work, lease, self._warm) if body is None else body.task
-        task = replace(task, passed_on=self._passed_on(work, lease))
+        task = replace(self._task(work, lease), passed_on=self._passed_on(work, lease))
+        if waiting is not None:
+            task = replace(task, on_slow=waiting.settle_early)
         try:
-            outcome = run_body(task, lease.ended, body and body.outcome)
+            outcome = run_body(task, lease.ended)
             store = Patience(partial(open_artifacts, self._engine, work.ref, work.grant))
             return retry_while_away(
                 lambda: store_artifacts(outcome, task, work.ref, lambda: store), lease
@@ -466,13 +449,13 @@ class Attempts:
             if task.live is not None:
                 task.live.end()
 
-    def _task(self, work: Work, lease: Lease, warm: Calls, *, shown: bool = True) -> BodyTask:
-        task = self._bare_task(work, lease, warm, shown=shown)
+    def _task(self, work: Work, lease: Lease, *, shown: bool = True) -> BodyTask:
+        task = self._bare_task(work, lease, shown=shown)
         if work.owner is not None:
             task = replace(task, owner=work.owner.id, is_beside=work.is_beside)
         return _with_redacted_output(task)
 
-    def _bare_task(self, work: Work, lease: Lease, warm: Calls, *, shown: bool) -> BodyTask:
+    def _bare_task(self, work: Work, lease: Lease, *, shown: bool) -> BodyTask:
         settings, grant, conversation = self._engine.settings, work.grant, conversation_of(work)
         (agents, shelf), folders = self._registry_of(work), FolderRecords(self._engine, lease, work)
         return BodyTask(
@@ -495,7 +478,7 @@ class Attempts:
             default_agent=settings.default_agent,
             retries=work.step.retry.retries,
             tool_hosts=settings.tool_hosts,
-            warm=warm,
+            warm=self._warm,
             inline=self._inline,
             shelf=shelf,
             conversation=conversation.name,

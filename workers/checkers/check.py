@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from typing import NamedTuple
 
 from pydantic import JsonValue
 
@@ -23,10 +22,9 @@ from workers.checkers.reruns import run_until_sure
 from workers.checkers.rubric import by_rubric, find_by_rubric
 from workers.checkers.verdicts import ask_verdict, function_verdict, not_started
 from workers.folders.protected import ProtectedFolder
-from workers.functions import call, call_in_warm_process, forget_bytecode, prepare_call, with_place
+from workers.functions import call, forget_bytecode, with_place
 from workers.git.git import Cancelled
 from workers.processes.exit_outcome import failed_outcome
-from workers.processes.warm_pool import Call
 from workers.prompts import CheckInputs, LookInputs, ProtectInputs
 from workers.task import BodyTask
 
@@ -86,16 +84,16 @@ def _of_protected(files: ProtectedFolder, task: BodyTask) -> Outcome:
 
 
 def _judge(task: BodyTask, given: CheckInputs, cancel: threading.Event) -> Outcome:
-    forget_bytecode(task, task.bytecode)
     timeout_s = min(given.checker.timeout_s, task.timeout_s)
-    if given.checker.command is not None:
-        return run_until_sure(task, given, timeout_s=timeout_s, cancel=cancel)
-    if given.checker.rubric is not None:
-        return by_rubric(task, given, given.checker.rubric, timeout_s, cancel)
     if given.checker.callable is not None:
         return _by_callable(task, given, given.checker.callable, timeout_s, cancel)
     if given.checker.tool is not None:
         return _by_tool(task, given, given.checker.tool, timeout_s, cancel)
+    forget_bytecode(task, task.bytecode)
+    if given.checker.command is not None:
+        return run_until_sure(task, given, timeout_s=timeout_s, cancel=cancel)
+    if given.checker.rubric is not None:
+        return by_rubric(task, given, given.checker.rubric, timeout_s, cancel)
     return _by_agent(task, given, timeout_s, cancel)
 
 
@@ -104,36 +102,6 @@ def _by_agent(
 ) -> Outcome:
     name = agent_named(task, given.checker.agent, given.doer.agent if given.doer else None)
     return ask_verdict(task, given, name, timeout_s=timeout_s, cancel=cancel)
-
-
-class QuickCheck(NamedTuple):
-    """A check by a function that is declared quick; its call may be sent ahead."""
-
-    task: BodyTask
-    name: str
-    call: Call
-    timeout_s: float
-
-    def outcome(self, cancel: threading.Event) -> Outcome:
-        """Call the check's function in a warm process and return its verdict."""
-        assert self.task.warm is not None
-        called = call_in_warm_process(
-            self.task.warm, self.call, timeout_s=self.timeout_s, cancel=cancel
-        )
-        return function_verdict(self.name, called, timeout_s=self.timeout_s)
-
-
-def quick_check(task: BodyTask) -> QuickCheck | None:
-    """Prepares a check that a warm process can run; None for any other. Raises ValidationError.
-
-    A tool is called by itself: one that is inline needs no other process.
-    """
-    given = CheckInputs.model_validate(task.inputs)
-    name = given.checker.callable
-    if name is None or not given.checker.quick:
-        return None
-    timeout_s = min(given.checker.timeout_s, task.timeout_s)
-    return QuickCheck(task, name, prepare_call(task, name, _context(given)), timeout_s)
 
 
 #: What a function that judges does not get: it is for the worker, or for commands.
@@ -161,6 +129,7 @@ def _by_tool(
     context = with_place(task, _context(given))
     function = task.shelf.inline.find(name)
     if function is not None and task.inline is not None:
+        task.on_slow()  # it may hold the interpreter
         limit_s = min(timeout_s, function.timeout_s)
         called = task.inline.call(
             task.shelf.inline, function, context, timeout_s=limit_s, fill=offered_arguments

@@ -21,12 +21,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple
 
 from celery.utils.log import current_process_index  # type: ignore[attr-defined]  # not in its stubs
 from pydantic import JsonValue
@@ -41,11 +40,8 @@ from workers.processes.process import GRACE_S, unlimited
 KEPT = 4
 CALLS = 5000
 AGE_S = 600.0
-#: Seconds to wait for the next reply of a row; a slower call is not quick.
+#: A call that takes longer than so many seconds is slow.
 SOON_S = 0.02
-#: The most bytes sent at once. More may not fit into the socket's buffer while the process does not
-#: read, and if it wrote a reply meanwhile, both sides would block for ever.
-ROW_BYTES = 32 * 1024
 #: A process that has idled for so many seconds is notified that it has no lease to keep.
 REST_S = 1.0
 #: Seconds between two checks whether a call must end.
@@ -104,13 +100,6 @@ class CallReply(NamedTuple):
     end: End | None = None
 
 
-class Calls(Protocol):
-    """Calls functions in warm processes."""
-
-    def call(self, call: Call, *, timeout_s: float, cancel: threading.Event) -> CallReply:
-        """Call a function in a warm process, return its reply. Raises OSError if none can start."""
-
-
 class Warm:
     """The warm processes of one worker process."""
 
@@ -121,26 +110,27 @@ class Warm:
         self._leased = threading.Event()
         self._resting: threading.Thread | None = None
 
-    def call(self, call: Call, *, timeout_s: float, cancel: threading.Event) -> CallReply:
-        """Call a function in a warm process; return its reply, or why there is none."""
+    def call(
+        self,
+        call: Call,
+        *,
+        timeout_s: float,
+        cancel: threading.Event,
+        on_slow: Callable[[], None] = lambda: None,
+    ) -> CallReply:
+        """Call a function in a warm process; return its reply, or why there is none.
+
+        Raises OSError if no process can start. `on_slow` is called again and again while the call
+        takes longer than SOON_S.
+        """
         deadline = time.monotonic() + timeout_s
         while True:
             with self._process(call.where) as process:
-                process.send([call], [_line(call)])
-                answer = process.receive(deadline, cancel)
+                answer = process.call(call, deadline, cancel, on_slow)
             if answer.word == "late":  # its lease had expired, so it was not called
                 return CallReply(end="cancelled")
             if answer.word != "stale":
                 return answer
-
-    @contextmanager
-    def row(self) -> Iterator[Row]:
-        """Yield a series whose calls go to one warm process together; closes it at the end."""
-        row = Row(self)
-        try:
-            yield row
-        finally:
-            row.close()
 
     def idle(self, where: Where) -> _Process | None:
         """Take an idle process for this folder and environment from the pool; None without one."""
@@ -207,62 +197,6 @@ class Warm:
         self.put_back(process)
 
 
-class Row:
-    """Calls that are sent to one process together: it runs them and replies in order.
-
-    A call that the process does not reply to is made again by itself.
-    """
-
-    def __init__(self, warm: Warm) -> None:
-        self._warm = warm
-        self._process: _Process | None = None
-        self._left = deque[Call]()
-
-    def send(self, calls: Sequence[Call], *, begin_by: float) -> None:
-        """Send two or more calls to an idle warm process at once; without one, do nothing.
-
-        The process starts none of them after `begin_by`, on the monotonic clock.
-        """
-        lines = [_line(call, by=begin_by) for call in calls]
-        if len(calls) < 2 or sum(map(len, lines)) > ROW_BYTES:
-            return
-        self._process = self._warm.idle(calls[0].where)
-        if self._process is not None:
-            self._process.send(calls, lines)
-            self._left.extend(calls)
-
-    def soon(self) -> bool:
-        """Wait up to SOON_S for the next call's reply; return whether it came."""
-        process = self._at_work()
-        return process is not None and process.peek(SOON_S) not in (None, "late", "stale")
-
-    def call(self, call: Call, *, timeout_s: float, cancel: threading.Event) -> CallReply:
-        """Return the reply of a call that was sent, or call the function now."""
-        deadline = time.monotonic() + timeout_s
-        while call in self._left and (process := self._at_work()):
-            own = self._left.popleft() == call
-            answer = process.receive(deadline, cancel)
-            if not process.goes_on:  # end it before the reply is reported
-                self.close()
-            if own and answer.word not in ("stale", "late"):
-                return answer
-        return self._warm.call(call, timeout_s=timeout_s, cancel=cancel)
-
-    def close(self) -> None:
-        """Discard the unused replies and give the process back to the pool; a slow one is ended."""
-        while process := self._at_work():
-            self._left.popleft()
-            process.receive(time.monotonic() + SOON_S, threading.Event())
-        process, self._process = self._process, None
-        if process is not None:
-            self._warm.put_back(process)
-
-    def _at_work(self) -> _Process | None:
-        """The process, while replies are due."""
-        process = self._process
-        return process if process is not None and process.goes_on and self._left else None
-
-
 @dataclass
 class _Link:
     process: subprocess.Popen[bytes]
@@ -278,49 +212,26 @@ class _Process:
         self.goes_on = True
         self._mark = new_mark()
         self._link = _start(where, self._mark)
-        self._buffer = b""
         self._readable = select.poll()
         self._readable.register(self._link.socket, select.POLLIN)
         self._calls, self._until = 0, time.monotonic() + AGE_S
-        #: The calls without a reply.
-        self._asked = deque[Call]()
         self.lease = WarmLease(self._link.lifeline)
         #: When it was put back, on the monotonic clock.
         self.idle_since = 0.0
 
-    def send(self, calls: Sequence[Call], lines: Sequence[bytes]) -> None:
-        """Send calls with their lines; the process starts none after its lease has expired."""
-        self._calls += len(calls)
-        self._asked.extend(calls)
-        self._renew()
-        with contextlib.suppress(OSError):
-            self._link.socket.sendall(b"".join(lines))
-
-    def peek(self, seconds: float) -> str | None:
-        """The word of the next reply if it comes within this time; the reply stays unread."""
-        until = time.monotonic() + seconds
-        while b"\n" not in self._buffer:
-            left = until - time.monotonic()
-            if left <= 0 or not self._readable.poll(left * 1000):
-                self._renew(exactly=True)  # the call is slow
-                return None
-            chunk = self._chunk()
-            if not chunk:
-                return "gone"
-            self._buffer += chunk
-        try:
-            return str(json.loads(self._buffer.partition(b"\n")[0])[0])
-        except ValueError:
-            return "gone"
-
-    def receive(self, deadline: float, cancel: threading.Event) -> CallReply:
-        """Read the next reply; a process that gives none is not used again."""
+    def call(
+        self, call: Call, deadline: float, cancel: threading.Event, on_slow: Callable[[], None]
+    ) -> CallReply:
+        """Call a function and read its reply; a process that gives none is not used again."""
         self.goes_on = False
-        answer = self._read(deadline, cancel)
+        self._calls += 1
+        self.lease.limit(call.until())
+        with contextlib.suppress(OSError):
+            self._link.socket.sendall(_line(call))
+        answer = self._read(call, deadline, cancel, on_slow)
         if isinstance(answer, str):
             over = answer == "gone" and time.monotonic() >= self.lease.known
             return CallReply(end="cancelled" if over else answer)
-        self._asked.popleft()
         try:
             word, value, printed, goes_on = json.loads(answer)
         except ValueError:
@@ -345,28 +256,27 @@ class _Process:
         if code != 0:
             kill_orphans(self._mark)
 
-    def _read(self, deadline: float, cancel: threading.Event) -> bytes | End:
+    def _read(
+        self, call: Call, deadline: float, cancel: threading.Event, on_slow: Callable[[], None]
+    ) -> bytes | End:
         """Read one line, or return why there is none."""
-        parts, self._buffer = [self._buffer], b""
+        parts, wait_s = [b""], SOON_S
         while b"\n" not in parts[-1]:
             if cancel.is_set():
                 return "cancelled"
             left = deadline - time.monotonic()
             if left <= 0:
                 return "timed_out"
-            if self._readable.poll(min(_POLL_S, left) * 1000):
+            if self._readable.poll(min(wait_s, left) * 1000):
                 chunk = self._chunk()
                 parts.append(chunk)
                 if not chunk or sum(map(len, parts)) > _ANSWER_BYTES:
                     return "gone"
             else:
-                self._renew(exactly=True)  # the call is slow
-        end, _, self._buffer = parts.pop().partition(b"\n")
-        return b"".join([*parts, end])
-
-    def _renew(self, *, exactly: bool = False) -> None:
-        """Limit the process to the earliest lease of the calls without a reply."""
-        self.lease.limit(min(call.until() for call in self._asked), exactly=exactly)
+                self.lease.limit(call.until(), exactly=True)
+                on_slow()
+                wait_s = _POLL_S
+        return b"".join(parts)
 
     def _chunk(self) -> bytes:
         with contextlib.suppress(OSError):
@@ -374,10 +284,9 @@ class _Process:
         return b""
 
 
-def _line(call: Call, *, by: float | None = None) -> bytes:
-    """The call as a JSON line; the reply is `late` if it is not started by that time."""
-    until = call.until()
-    by = until if by is None else min(by, until)
+def _line(call: Call) -> bytes:
+    """The call as a JSON line; the reply is `late` if its lease has expired before it starts."""
+    by = call.until()
     fields = {
         "name": call.name,
         "context": call.context,

@@ -77,8 +77,13 @@ def test_items_in_line_take_neither_a_claim_nor_a_message_each(
     assert spent.hints <= 0.3
 
 
-def test_a_loop_of_quick_checks_is_one_message(store_url: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("module", ["", programs.SAFE])
+def test_a_loop_of_quick_checks_is_one_message(store_url: str, tmp_path: Path, module: str) -> None:
+    """The checks are functions of the folder, or tools: they are settled together."""
     (tmp_path / "checks.py").write_text(programs.CHECKS)
-    spent = stretch(store_url, tmp_path, sessions=1, program=programs.loop(quick=True))
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools" / f"{programs.SAFE}.py").write_text(programs.TOOLS)
+    program = programs.loop(quick=True, module=module)
+    spent = stretch(store_url, tmp_path, sessions=1, program=program)
     assert spent.hints * 15 <= 1
     assert spent.round_trips <= 1.1

@@ -153,14 +153,16 @@ def test_a_slow_call_is_limited_exactly(ask: Ask, warm: Warm, tmp_path: Path) ->
     cancel = threading.Event()
     process = warm.idle(call.where)
     assert process is not None
-    process.send([call], [warm_pool._line(call)])
     known = process.lease.known
-    reader = threading.Thread(target=process.receive, args=(time.monotonic() + 60, cancel))
+    slow = threading.Event()
+    arguments = (call, time.monotonic() + 60, cancel, slow.set)
+    reader = threading.Thread(target=process.call, args=arguments)
     reader.start()
     try:
         wait_until((tmp_path / "hangs").exists)
         assert known < ends[0]
         wait_until(lambda: process.lease.known == ends[0])
+        wait_until(slow.is_set)
         ends[0] += 1
         wait_until(lambda: process.lease.known == ends[0])
     finally:

@@ -76,7 +76,14 @@ class Inline:
 
     def check(self, name: str, **inputs: Any) -> Outcome:
         given = {"checker": {"tool": name}, "task": "t", **inputs}
-        return self._body(Action.CHECK, given, shelf=self._shelf, inline=self._calls)
+        self.running_at: list[int] = []  # how many calls ran when the check was seen to be slow
+
+        def on_slow() -> None:
+            self.running_at.append(len([*self.slots.running()]))
+
+        return self._body(
+            Action.CHECK, given, shelf=self._shelf, inline=self._calls, on_slow=on_slow
+        )
 
 
 @pytest.fixture
@@ -127,6 +134,7 @@ def test_tool_that_is_a_checker_gives_the_verdict(inline: Inline):
     assert (good.verdict, good.text) == ("accept", "in 2")
     bad = inline.check("sums:judge", work="bad", iteration=3)
     assert (bad.verdict, bad.text) == ("retry", "in 3")
+    assert inline.running_at == [0]  # what waits is done before the call, which may be long
 
 
 @pytest.mark.parametrize(
