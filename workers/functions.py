@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 from pydantic import JsonValue
 
@@ -21,7 +22,7 @@ from workers.processes import environment
 from workers.processes.nested_repositories import is_by_product
 from workers.processes.output import Captured
 from workers.processes.process import ProcessResult, run
-from workers.processes.warm_pool import Call, CallReply, Search, Warm, Where
+from workers.processes.warm_pool import Call, CallReply, Warm, Where
 from workers.task import BodyTask
 
 _RETURNED = "returned.json"
@@ -39,7 +40,7 @@ def call(
     variables: Iterable[str] = (),
     quick: bool = False,
     tools: Sequence[Path] = (),
-    search: Search | None = None,
+    search: Literal["never"] | None = None,
 ) -> CallResult:
     """Call a user's Python function in another process; return its result, also if the call failed.
 
@@ -48,24 +49,24 @@ def call(
     in a warm process of its folder. If tool folders are given, the function is a tool: its module
     is searched there, it gets the context alone, and runs under this Python.
     """
-    shelf = os.pathsep.join(map(str, tools))
+    if tools:
+        python, searched = "", f"{runner.TOOLS}{os.pathsep.join(map(str, tools))}"
+    else:
+        context = with_place(task, context)
+        python = task.session_environment.python or ""
+        searched = search or ("first" if task.is_free else "last")
     if quick and task.warm is not None:
-        ours = _prepare_call(task, name, context, shelf)
+        ours = _warm_call(task, name, context, python, searched)
         return _call_in_warm_process(task, task.warm, ours, timeout_s=timeout_s, cancel=cancel)
     task.on_slow()
     if task.action is Action.CHECK:
         forget_bytecode(task, task.bytecode)
-    arguments = _arguments(task, context, shelf)
     returned = task.spill / _RETURNED
     with contextlib.suppress(FileNotFoundError):
         returned.unlink()
-    runs: tuple[str, ...] = (sys.executable, "-P", "-m", "leadhand.functions.call")
-    if not shelf:
-        python = task.session_environment.python or sys.executable
-        runs = (python, runner.__file__, "call", search or _search(task))
-    line = (*runs, name, str(returned), *([shelf] if shelf else []))
+    line = (python or sys.executable, runner.__file__, "call", searched, name, str(returned))
     command = task.command(
-        line, prompt=json.dumps(arguments), timeout_s=timeout_s, variables=variables
+        line, prompt=json.dumps(context), timeout_s=timeout_s, variables=variables
     )
     result = run(command, cancel)
     try:
@@ -76,19 +77,18 @@ def call(
     return call_result(result, word, value)
 
 
-def _prepare_call(task: BodyTask, name: str, context: Mapping[str, JsonValue], shelf: str) -> Call:
-    """Builds the call of a quick function for a warm process, without making it."""
-    # Warm processes serve many attempts.
+def _warm_call(
+    task: BodyTask, name: str, context: Mapping[str, JsonValue], python: str, searched: str
+) -> Call:
+    """Builds the call of a quick function for a warm process, which serves many attempts."""
     bytecode = task.spill.parent.parent / "pycache"
     if task.action is Action.CHECK:
         forget_bytecode(task, bytecode)
     env = environment.with_bytecode_in(task.command(name).env, bytecode)
     ours = {key: value for key, value in env.items() if key.startswith(environment.OURS)}
     shared = {key: value for key, value in env.items() if key not in ours}
-    python = "" if shelf else task.session_environment.python or ""
-    umask = task.session_environment.umask
-    where = Where(task.folder, shared, shelf, python, _search(task), umask)
-    return Call(name, _arguments(task, context, shelf), ours, where, task.until)
+    where = Where(task.folder, shared, python, searched, task.session_environment.umask)
+    return Call(name, context, ours, where, task.until)
 
 
 def forget_bytecode(task: BodyTask, bytecode: Path) -> None:
@@ -119,20 +119,9 @@ def _delete_links(paths: Iterable[Path]) -> None:
             path.unlink(missing_ok=True)
 
 
-def _search(task: BodyTask) -> Search:
-    return "first" if task.is_free else "last"
-
-
 def with_place(task: BodyTask, context: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     """Returns a call's context with the session, the step and the folder added."""
     return {**context, "session": task.session, "step": task.address, "cwd": str(task.folder)}
-
-
-def _arguments(
-    task: BodyTask, context: Mapping[str, JsonValue], shelf: str
-) -> dict[str, JsonValue]:
-    """The context, for a callable with its place; a tool gets the arguments of its step alone."""
-    return dict(context) if shelf else with_place(task, context)
 
 
 def _call_in_warm_process(

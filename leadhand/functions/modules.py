@@ -8,7 +8,7 @@ import inspect
 import os
 import sys
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 #: The packages that a process imports to call a tool, besides Python's own modules.
@@ -45,13 +45,22 @@ class AnotherModule(ImportError):
         )
 
 
-def check_module(module: str, tools: str) -> None:
+def check_module(module: str, folders: Sequence[str]) -> None:
     """Raises AnotherModule if an import would load another file than that of the first folder."""
     found = imported_from(module)
-    meant = (os.path.join(folder, f"{module}.py") for folder in tools.split(os.pathsep))  # noqa: PTH118
+    meant = (os.path.join(folder, f"{module}.py") for folder in folders)  # noqa: PTH118
     file = next(filter(os.path.lexists, meant), None)
     if found is not None and (file is None or not _same(found, file)):
         raise AnotherModule(module, found)
+
+
+def is_hidden(name: str, seen: Mapping[str, object], *, folders: Sequence[str]) -> bool:
+    """Whether a folder before that of an imported tool now has a file of its module's name."""
+    try:
+        check_module(name.partition(":")[0], folders)
+    except AnotherModule as error:
+        return error.found in seen
+    return False
 
 
 def imported_from(module: str) -> str | None:

@@ -2,19 +2,20 @@
 
 It is started by its path, not as a module, since Leadhand need not be installed for the Python that
 starts it. `PYTHON runner.py call SEARCH module:function FILE` reads the context as JSON from its
-input. SEARCH says when the working folder is searched for modules: `first`, `last` or `never`.
-FILE receives a JSON pair: `["returned", value]`, `["missing", why]`, or `["raised", details]` with
-the traceback and the names of the errors. `PYTHON runner.py serve SEARCH FD` is a warm process: FD
-is a socket with requests.
+input. FILE receives a JSON pair: `["returned", value]`, `["missing", why]`, `["refused", why]` if a
+tool does not accept the arguments, or `["raised", details]` with the traceback and the names of the
+errors. `PYTHON runner.py serve SEARCH FD` is a warm process: FD is a socket with requests.
+
+SEARCH says when the working folder is searched for modules: `first`, `last` or `never`. Or it is
+`tools=` and folders joined by `:`, for a tool: its module is searched there first, the working
+folder is not searched, and arguments are converted to the annotated types. That needs Leadhand and
+pydantic, which the Python of the services has.
 
 Each request is a line: a JSON object of a name, its context, its environment, and the time on the
 monotonic clock by which the call has to begin, or else the reply is `late` (null: no limit). Each
 reply is a line too: a word as above, the value, the printed output, and whether the process
 continues. It ends when an imported file of the folder has changed (the word is then `stale`, and
 nothing was called), and after a call that left a thread or a process behind.
-
-`leadhand.functions.call` and `leadhand.functions.serve` do the same for tools, which belong to the
-operator and run under the Python of the services.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ import sysconfig
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,18 +53,43 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 #: Calls a function by name with a context; returns a word, and its value or why it has none.
 Caller = Callable[[str, Mapping[str, Any]], "tuple[str, object]"]
+#: Whether the file of a function, one of those that were imported, is no longer the one to import.
+Moved = Callable[[str, Mapping[str, object]], bool]
+#: How SEARCH begins if the function is a tool.
+TOOLS = "tools="
 
 
 def main(arguments: list[str]) -> int:
     """Call one function, or serve calls until their socket closes; return the exit code."""
     verb, search, *rest = arguments
-    import_from_working_folder(search)
+    tools = search[len(TOOLS) :].split(os.pathsep) if search.startswith(TOOLS) else []
+    _set_path(search)
+    call, is_moved = _tool_calls(tools) if tools else (_call_function, _never_moved)
+    sys.path[:0] = tools  # after the imports above, which they must not replace
     if verb == "serve":
-        return serve(int(rest[0]), call_function, folders=[str(Path.cwd())])
-    return call_once(call_function, *rest)
+        return _serve(int(rest[0]), call, [str(Path.cwd()), *tools], is_moved)
+    return _call_once(call, *rest)
 
 
-def call_once(call: Caller, name: str, file: str) -> int:
+def _tool_calls(folders: list[str]) -> tuple[Caller, Moved]:
+    """Returns the function that calls a tool, and the one that says whether its file has moved."""
+    from leadhand.functions.modules import check_module, is_hidden, typed_arguments
+
+    def find(name: str) -> Any:
+        check_module(name.partition(":")[0], folders)
+        return find_function(name)
+
+    def call(name: str, context: Mapping[str, Any]) -> tuple[str, object]:
+        return call_found(name, context, find=find, fill=typed_arguments)
+
+    return call, partial(is_hidden, folders=folders)
+
+
+def _never_moved(_name: str, _seen: Mapping[str, object]) -> bool:
+    return False
+
+
+def _call_once(call: Caller, name: str, file: str) -> int:
     """Call a function with the JSON on standard input, write its result to a file, return 0."""
     word, value = call(name, json.load(sys.stdin))
     written = Path(file)
@@ -72,7 +99,7 @@ def call_once(call: Caller, name: str, file: str) -> int:
     return 0
 
 
-def call_function(name: str, context: Mapping[str, Any]) -> tuple[str, object]:
+def _call_function(name: str, context: Mapping[str, Any]) -> tuple[str, object]:
     """Call a function of the working folder with the context values that its parameters name.
 
     Returns `returned` and its value, or the kind of failure and why.
@@ -122,29 +149,18 @@ def find_function(name: str) -> Any:
     return found
 
 
-def import_from_working_folder(search: str) -> None:
-    """Put the working folder first or last on sys.path; remove the folder that Leadhand is in.
+def _set_path(search: str) -> None:
+    """Put the working folder first or last on sys.path, or not at all; remove that of Leadhand.
 
     A checkout has packages with names of users' own; of these only `leadhand` is still imported.
     """
-    root = str(Path(_FOLDER).parents[1])
-    sys.path[:] = [place for place in sys.path if place != _FOLDER]  # that of the script
-    if root in sys.path and root not in _installed():
+    here, root = [str(Path.cwd())], str(Path(_FOLDER).parents[1])
+    kept = [place for place in sys.path if place != _FOLDER]  # that of the script
+    if root in kept and root not in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}:
+        kept = [place for place in kept if place != root]
         sys.meta_path.append(_OnlyLeadhand(root))
-    import_first([str(Path.cwd())] if search == "first" else [])
-    if search == "last":
-        sys.path.append(str(Path.cwd()))
-
-
-def import_first(folders: Iterable[str]) -> None:
-    """Put the folders first on sys.path; remove a checkout of Leadhand from it."""
-    root = str(Path(_FOLDER).parents[1])
-    kept = [place for place in sys.path if place != root or place in _installed()]
-    sys.path[:] = [*folders, *kept]
-
-
-def _installed() -> set[str]:
-    return {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
+    first, last = (here if search == place else [] for place in ("first", "last"))
+    sys.path[:] = [*first, *kept, *last]
 
 
 class _OnlyLeadhand:
@@ -161,13 +177,7 @@ class _OnlyLeadhand:
         return finder.find_spec(name, [self._root]) if name == "leadhand" else None
 
 
-def serve(
-    number: int,
-    call: Caller,
-    *,
-    folders: Iterable[str],
-    is_moved: Callable[[str, Mapping[str, object]], bool] = lambda _name, _seen: False,
-) -> int:
+def _serve(number: int, call: Caller, folders: list[str], is_moved: Moved) -> int:
     """Answer calls from a socket until it closes, a file changes or a call leaves a thread."""
     here = str(Path.cwd())
     watched = tuple(f"{folder}{os.sep}" for folder in folders)
@@ -285,7 +295,6 @@ def _error_names(error: BaseException) -> list[str]:
 
 _NOT_THEIRS = {
     __file__,
-    str(Path(_FOLDER, "call.py")),
     importlib.__file__,
     "<frozen importlib._bootstrap>",
     "<frozen importlib._bootstrap_external>",

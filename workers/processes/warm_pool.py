@@ -51,8 +51,6 @@ _CHUNK_BYTES = 64 * 1024
 #: The most bytes of a reply: the result, and what the function printed, which JSON may escape.
 _ANSWER_BYTES = runner.RESULT_BYTES + 16 * runner.PRINTED
 End = Literal["timed_out", "cancelled", "gone"]
-#: When the working folder is searched for a function's module.
-Search = Literal["first", "last", "never"]
 #: Pool processes with an index below this have slots; each has two, since a process that replaces a
 #: killed one takes its index before the worker has read the slot.
 _INDEXES = 512
@@ -70,12 +68,10 @@ class Where(NamedTuple):
 
     folder: Path
     env: Mapping[str, str]
-    #: For tools: the folders that are searched for their modules.
-    tools: str = ""
-    #: For other functions: the Python that runs them, by default this one, and when the folder is
-    #: searched for their modules.
+    #: The Python that runs them, by default this one.
     python: str = ""
-    search: Search = "first"
+    #: Where their modules are searched, as the runner takes it.
+    search: str = "first"
     #: None for the worker's.
     umask: int | None = None
 
@@ -305,9 +301,6 @@ def _start(where: Where, mark: str) -> _Link:
         options = [str(lifeline), str(status), str(GRACE_S), "inf", str(where.folder)]
         python = where.python or sys.executable
         command = [python, runner.__file__, "serve", where.search, str(theirs.fileno())]
-        if where.tools:
-            served = [sys.executable, "-P", "-m", "leadhand.functions.serve"]
-            command = [*served, str(theirs.fileno()), where.tools]
         process = subprocess.Popen(  # noqa: S603 - calling what the user names is its purpose
             [sys.executable, "-I", "-S", launcher.__file__, *options, *command],
             env={**where.env, MARK: mark},

@@ -202,9 +202,9 @@ def test_all_that_a_call_imports_is_known_as_taken() -> None:
     code = """
 import sys
 before = {*sys.modules}
-import leadhand.functions.call, leadhand.functions.serve
+import leadhand.functions.modules, leadhand.functions.runner
 def typed(one: list[int], two: dict[str, str]) -> None: ...
-leadhand.functions.call.typed_arguments(typed, {"one": ["1"], "two": {}})
+leadhand.functions.modules.typed_arguments(typed, {"one": ["1"], "two": {}})
 print(*{name.partition(".")[0] for name in sys.modules if name not in before})
 """
     line = [sys.executable, "-c", code]
