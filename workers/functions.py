@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Literal
 
@@ -101,22 +102,23 @@ def forget_bytecode(task: BodyTask, bytecode: Path) -> None:
         return
     inside = task.own_top or task.cwd
     top = repository_top(inside) or inside
-    for spelled in {top, top.resolve()}:
-        place = bytecode / spelled.relative_to("/")
-        within = (one for one in place.parents if one.is_relative_to(bytecode))
-        _delete_links((*reversed((*within,)), place))
-        for folder, below, files in os.walk(place):
-            _delete_links(Path(folder, name) for name in below)
+    for spelled in {str(top), os.path.realpath(top)}:
+        # Texts, not paths: before a quick check the paths would cost more than the check.
+        parts = filter(None, spelled.split("/"))
+        places = [*accumulate(parts, "{}/{}".format, initial=str(bytecode))]
+        _delete_links(places)
+        for folder, below, files in os.walk(places[-1]):
+            _delete_links(f"{folder}/{name}" for name in below)
             below[:] = [name for name in below if not is_by_product(name)]
             for name in files:
                 if name.endswith(".pyc"):
                     Path(folder, name).unlink(missing_ok=True)
 
 
-def _delete_links(paths: Iterable[Path]) -> None:
+def _delete_links(paths: Iterable[str]) -> None:
     for path in paths:
-        if path.is_symlink():
-            path.unlink(missing_ok=True)
+        if os.path.islink(path):  # noqa: PTH114
+            Path(path).unlink(missing_ok=True)
 
 
 def with_place(task: BodyTask, context: Mapping[str, JsonValue]) -> dict[str, JsonValue]:

@@ -436,9 +436,11 @@ class Attempts:
         if work.step.action in PARKING:
             top, secrets = own_folder(work, self._folders.worktrees), self._secrets(work)
             return retry_while_away(lambda: park(self._engine, work, secrets, top=top), lease)
-        task = replace(self._task(work, lease), passed_on=self._passed_on(work, lease))
+        task = self._task(work, lease)
         if waiting is not None:
             task = replace(task, on_slow=waiting.settle_early)
+        elif (passed_on := self._passed_on(work, lease)) is not None:
+            task = replace(task, passed_on=passed_on)
         try:
             outcome = run_body(task, lease.ended)
             store = Patience(partial(open_artifacts, self._engine, work.ref, work.grant))

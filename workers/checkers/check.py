@@ -38,9 +38,10 @@ def check(task: BodyTask, cancel: threading.Event) -> Outcome:
 
     The step before a loop with protected files records these; others ask a person about changes.
     """
-    files = task.protected_folder(cancel)
-    if files is not None and not task.inputs.keys().isdisjoint(("protect", "look")):
-        return _of_protected(files, task)
+    if not task.inputs.keys().isdisjoint(("protect", "look")):
+        files = task.protected_folder(cancel)
+        if files is not None:
+            return _of_protected(files, task)
     given = CheckInputs.model_validate(task.inputs)
     try:
         if given.is_baseline:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 #: Variables that every body gets.
 PLAIN = frozenset({"PATH", "HOME", "LANG", "TERM", "TMPDIR", "USER", "SHELL", "VIRTUAL_ENV"})
+_PLAIN_PREFIX = "LC_"
 #: The prefix of variables that only Leadhand sets; an agent's entry cannot pass them on.
 OURS = "LEADHAND_"
 #: The token that outlives the attempt; a body gets it if its agent's entry names the variable.
@@ -36,8 +37,12 @@ def clean(inherited: Mapping[str, str], *, named: Iterable[str] = ()) -> dict[st
     >>> clean({"PATH": "/bin", "LC_ALL": "C", "AWS_KEY": "x", "LEADHAND_SECRET": "y"})
     {'PATH': '/bin', 'LC_ALL': 'C'}
     """
-    passed = {name for name in named if not name.startswith(OURS)}
-    return {name: value for name, value in inherited.items() if name in passed or is_plain(name)}
+    names = PLAIN.union(name for name in named if not name.startswith(OURS))
+    return {
+        name: value
+        for name, value in inherited.items()
+        if name in names or name.startswith(_PLAIN_PREFIX)
+    }
 
 
 def with_pytest_report(env: Mapping[str, str], path: Path) -> dict[str, str]:
@@ -65,7 +70,7 @@ def with_bytecode_in(env: Mapping[str, str], folder: Path) -> dict[str, str]:
 
 def is_plain(name: str) -> bool:
     """Whether every step's program gets the environment variable, such as PATH or LC_ALL."""
-    return name in PLAIN or name.startswith("LC_")
+    return name in PLAIN or name.startswith(_PLAIN_PREFIX)
 
 
 def place(inherited: Mapping[str, str]) -> dict[str, str]:

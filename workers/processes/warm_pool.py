@@ -22,7 +22,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -121,8 +120,13 @@ class Warm:
         """
         deadline = time.monotonic() + timeout_s
         while True:
-            with self._process(call.where) as process:
+            process = self.idle(call.where) or _Process(call.where)
+            try:
                 answer = process.call(call, deadline, cancel, on_slow)
+            except BaseException:
+                process.end()
+                raise
+            self.put_back(process)
             if answer.word == "late":  # its lease had expired, so it was not called
                 return CallReply(end="cancelled")
             if answer.word != "stale":
@@ -181,16 +185,6 @@ class Warm:
                         process.lease.rest()
                     elif process.lease.is_limited:
                         self._leased.set()
-
-    @contextmanager
-    def _process(self, where: Where) -> Iterator[_Process]:
-        process = self.idle(where) or _Process(where)
-        try:
-            yield process
-        except BaseException:
-            process.end()
-            raise
-        self.put_back(process)
 
 
 @dataclass
