@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
 from flask import Flask, Response, current_app, request
 from pydantic import BaseModel
+from werkzeug.routing import Rule
 
 from api import requests
 from api.dashboard.access import Hosts
@@ -29,8 +31,22 @@ A = TypeVar("A")
 SHARE = 4
 
 
+class LateRule(Rule):
+    """A route that compiles the functions which build its URLs when the first one is built.
+
+    Compiling them takes most of the time in which the application is made, and it builds few URLs.
+    """
+
+    def _compile_builder(self, append_unknown: bool = True) -> Callable[..., tuple[str, str]]:
+        compiler = super()._compile_builder
+        compiled = cache(lambda: compiler(append_unknown))
+        return lambda rule, /, **values: compiled()(rule, **values)
+
+
 class Api(Flask):
     """The application with its engine, its event fan-out and the limit of its streams."""
+
+    url_rule_class = LateRule
 
     def __init__(
         self, settings: Settings, engine: Engine, browsers: BrowserSessions, *, streams: int
