@@ -10,6 +10,7 @@ from api.folder import found_here
 from api.metrics import MEDIA_TYPE, families, render_metrics
 from api.requests import answer
 from api.serving import Call, current_api, serves
+from app import shared
 from app.engine import Engine
 from app.fleet.admission import admit_webhook
 from app.fleet.overview import MOST_DAYS, today
@@ -112,19 +113,20 @@ def _refuse(field: str, value: date, message: str) -> Exception:
 @serves(fleet.LIMITS)
 def list_limits(engine: Engine, _call: Call, _: NoQuery) -> Page[Limit]:
     """Lists all concurrency and rate limits."""
-    return Page[Limit](items=engine.limits.all_limits())
+    return Page[Limit](items=shared.list_limits(engine))
 
 
 @serves(fleet.LIMIT)
 def show_limit(engine: Engine, call: Call, _: NoQuery) -> Response:
     """Shows a concurrency or rate limit, with its ETag."""
-    return _with_tag(engine.limits.limit_of(_key(call)))
+    return _with_tag(shared.read_limit(engine, _key(call)))
 
 
 @serves(fleet.SET_LIMIT)
 def put(engine: Engine, call: Call, asked: fleet.LimitBody) -> Response:
     """Sets a concurrency or rate limit, if it matches If-Match."""
-    limit = engine.limits.set_limit(
+    limit = shared.set_limit(
+        engine,
         _key(call),
         concurrency=asked.concurrency,
         per_minute=asked.per_minute,
@@ -136,7 +138,7 @@ def put(engine: Engine, call: Call, asked: fleet.LimitBody) -> Response:
 @serves(fleet.REMOVE_LIMIT)
 def delete(engine: Engine, call: Call, _: NoQuery) -> None:
     """Removes a concurrency or rate limit, if it matches If-Match."""
-    engine.limits.remove_limit(_key(call), seen=_seen(call.if_match))
+    shared.remove_limit(engine, _key(call), seen=_seen(call.if_match))
 
 
 def _key(call: Call) -> str:

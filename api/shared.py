@@ -9,6 +9,7 @@ from flask import Response
 from api.auth import current_caller, current_visitor
 from api.requests import answer
 from api.serving import Call, serves
+from app import shared as app_shared
 from app.core.artifacts import is_digest
 from app.engine import Engine
 from app.errors import InvalidDocument
@@ -25,13 +26,14 @@ from leadhand.models.views.view import Page
 @serves(shared.LOCKS)
 def locks(engine: Engine, call: Call, _: NoQuery) -> Page[LockView]:
     """Lists the named locks that the sessions of this session's tree share."""
-    return Page[LockView](items=engine.shared.locks(call.session))
+    return Page[LockView](items=app_shared.list_locks(engine, call.session))
 
 
 @serves(shared.ACQUIRE_LOCK)
 def acquire(engine: Engine, call: Call, asked: shared.Acquire) -> Response:
     """Takes a named lock, or with `queue` joins its queue; does not block."""
-    grant = engine.locks.acquire(
+    grant = app_shared.acquire_lock(
+        engine,
         call.session,
         asked.name,
         _holder(asked.holder or ""),
@@ -45,8 +47,8 @@ def acquire(engine: Engine, call: Call, asked: shared.Acquire) -> Response:
 def renew(engine: Engine, call: Call, asked: shared.Renew) -> LockGrant:
     """Extends the time for which the caller holds a named lock."""
     holder = _holder(asked.holder)
-    return engine.locks.renew(
-        call.session, call.path["lock"], holder, fence=asked.fence, ttl_s=asked.ttl_s
+    return app_shared.renew_lock(
+        engine, call.session, call.path["lock"], holder, fence=asked.fence, ttl_s=asked.ttl_s
     )
 
 
@@ -54,28 +56,29 @@ def renew(engine: Engine, call: Call, asked: shared.Renew) -> LockGrant:
 def release(engine: Engine, call: Call, asked: shared.ReleaseQuery) -> LockRelease:
     """Releases a lock, or leaves its queue."""
     lock = call.path["lock"]
-    released = engine.locks.release(call.session, lock, _holder(asked.holder))
+    released = app_shared.release_lock(engine, call.session, lock, _holder(asked.holder))
     return LockRelease(name=lock, released=released)
 
 
 @serves(shared.VALUES)
 def values(engine: Engine, call: Call, asked: shared.ValuesQuery) -> Page[ValueHead]:
     """Returns one page of the keys of values that the session's tree shares."""
-    return engine.shared.values(
-        call.session, prefix=asked.prefix, limit=asked.limit, cursor=asked.cursor
+    return app_shared.list_values(
+        engine, call.session, prefix=asked.prefix, limit=asked.limit, cursor=asked.cursor
     )
 
 
 @serves(shared.VALUE)
 def value(engine: Engine, call: Call, _: NoQuery) -> ValueView:
     """Reads a value that the session's tree shares."""
-    return engine.shared.value(call.session, call.path["key"])
+    return app_shared.read_value(engine, call.session, call.path["key"])
 
 
 @serves(shared.SET_VALUE)
 def set_value(engine: Engine, call: Call, asked: shared.SetValue) -> ValueHead:
     """Stores a value that the tree shares; with `if_version` if it is unchanged."""
-    return engine.values.set(
+    return app_shared.set_value(
+        engine,
         call.session,
         call.path["key"],
         asked.value,
@@ -88,7 +91,8 @@ def set_value(engine: Engine, call: Call, asked: shared.SetValue) -> ValueHead:
 @serves(shared.DELETE_VALUE)
 def delete_value(engine: Engine, call: Call, asked: shared.DeleteValueQuery) -> None:
     """Deletes a shared value; with `if_version` only if it is unchanged."""
-    engine.values.delete(
+    app_shared.delete_value(
+        engine,
         call.session,
         call.path["key"],
         by=current_visitor(),

@@ -1,8 +1,9 @@
 """Builds the services of one process and wires them together.
 
 Each service is a class in the room of its noun, such as `app/sessions`. Callers name the service
-that they use, such as `engine.attempts.settle` or `engine.queries.session`. Stacks need no service:
-the functions of `app/stacks.py` take the engine as their context (`app/context.py`).
+that they use, such as `engine.attempts.settle` or `engine.queries.session`. A noun with nothing to
+keep between calls has functions that take the engine as their context (`app/context.py`), such as
+`shared.set_limit(engine, ...)`.
 """
 
 from __future__ import annotations
@@ -45,7 +46,6 @@ from app.sessions.spawn import Spawner
 from app.sessions.submit import Batches, Submissions
 from app.sessions.tree import Trees
 from app.settings import Settings
-from app.shared import Limits, NamedLocks, SharedQueries, SharedValues
 from app.store.artifact_folder import LocalArtifacts
 from app.store.store import Store
 from app.transitions import Callers
@@ -88,7 +88,6 @@ class Engine(Context):
         self.drawings = Drawings(store, self.queries.ref, self.registry.program)
         self.outputs = OutputQueries(store, self.queries.ref)
         self.messages = InboxQueries(store, self.queries.ref)
-        self.shared = SharedQueries(store, self.queries.ref)
         self.statistics = Statistics(store)
         self.questions = Questions(store)
         self.attention = Attention(store, self.queries, self.fleet.inventories)
@@ -146,10 +145,7 @@ class Engine(Context):
             store, settings, self.registry, self.transitions, self.submit, self.fleet
         )
         self.reruns = Reruns(store, settings, self.registry, self.submit)
-        self.limits = Limits(store, self.transitions, self.guard)
         self.inbox = Inbox(store, self.registry, self.transitions)
-        self.locks = NamedLocks(store, self.registry, self.transitions)
-        self.values = SharedValues(self.registry, self.transitions)
         self.attempts = Attempts(
             store, settings, self.registry, self.transitions, self.local_artifacts
         )
@@ -174,14 +170,12 @@ class Engine(Context):
         self.deletion = Deletion(self.registry, self.control, self.reports, self.folder_index)
         self.bulk = Bulk(store, self.queries, self.control, self.deletion, self.annotations)
         self.outbox = Outbox(
-            store,
-            settings,
+            self,
             self.queries,
             self.control,
             self.reports,
             self.deletion,
             self.plan_progress,
-            self.locks,
         )
         self.transitions.deliver = self.outbox.run
         self.expiry = Expiry(

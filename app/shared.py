@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from pydantic import JsonValue
 
+from app.context import Context
 from app.core.addresses import SessionRef, iso, lock_name, name_of_lock
 from app.core.records import Reply
 from app.core.shared import (
@@ -24,13 +25,10 @@ from app.core.shared import (
     pack_value,
 )
 from app.errors import CapabilityRefused, InvalidDocument
-from app.fleet.store_guard import StoreGuard
-from app.programs import Registry
 from app.security.signatures import Caller
 from app.sessions.listing import address_of, encode_cursor
 from app.sessions.wait_reasons import LockLink, NamedWait
 from app.store.store import Store
-from app.transitions import Transitions
 from leadhand.errors import (
     LimitChanged,
     LimitUnknown,
@@ -55,67 +53,62 @@ _AT_ONCE = 50
 _ENDED = "the attempt that the token was given to has ended"
 
 
-class SharedValues:
-    """Values by key. All methods raise SessionUnknown, InvalidDocument for a key, and StoreAway."""
+def set_value(
+    engine: Context,
+    session: str,
+    key: str,
+    value: JsonValue,
+    *,
+    by: str,
+    if_version: int | None = None,
+    idempotency_key: str | None = None,
+) -> ValueHead:
+    """Store a value that a session tree shares; with `if_version` only over that version.
 
-    def __init__(self, registry: Registry, transitions: Transitions) -> None:
-        self._registry = registry
-        self._transitions = transitions
+    Version 0 means that it does not exist. Raises ValueChanged, ValueRefused, InvalidDocument
+    for a value that is too long or has a credential.
+    """
+    arguments: dict[str, JsonValue] = {"seen": if_version}
+    text = pack_value(value)
+    answer = _change_value(engine, session, key, by, arguments, idempotency_key, text)
+    if answer.word != "set":
+        raise _value_refusal(session, key, if_version, answer)
+    return ValueHead(key=key, version=answer.version or 0, at=iso(answer.now), by=by)
 
-    def set(
-        self,
-        session: str,
-        key: str,
-        value: JsonValue,
-        *,
-        by: str,
-        if_version: int | None = None,
-        idempotency_key: str | None = None,
-    ) -> ValueHead:
-        """Store a value that a session tree shares; with `if_version` only over that version.
 
-        Version 0 means that it does not exist. Raises ValueChanged, ValueRefused, InvalidDocument
-        for a value that is too long or has a credential.
-        """
-        arguments: dict[str, JsonValue] = {"seen": if_version}
-        text = pack_value(value)
-        answer = self._run(session, key, by, arguments, idempotency_key, text)
-        if answer.word != "set":
-            raise _value_refusal(session, key, if_version, answer)
-        return ValueHead(key=key, version=answer.version or 0, at=iso(answer.now), by=by)
+def delete_value(
+    engine: Context,
+    session: str,
+    key: str,
+    *,
+    by: str,
+    if_version: int | None = None,
+    idempotency_key: str | None = None,
+) -> None:
+    """Delete a value that a session tree shares; with `if_version` only if it has that version.
 
-    def delete(
-        self,
-        session: str,
-        key: str,
-        *,
-        by: str,
-        if_version: int | None = None,
-        idempotency_key: str | None = None,
-    ) -> None:
-        """Delete a value that a session tree shares; with `if_version` only if it has that version.
+    Raises ValueChanged, ValueRefused.
+    """
+    arguments: dict[str, JsonValue] = {"seen": if_version, "deletes": True}
+    answer = _change_value(engine, session, key, by, arguments, idempotency_key)
+    if answer.word != "deleted":
+        raise _value_refusal(session, key, if_version, answer)
 
-        Raises ValueChanged, ValueRefused.
-        """
-        arguments: dict[str, JsonValue] = {"seen": if_version, "deletes": True}
-        answer = self._run(session, key, by, arguments, idempotency_key)
-        if answer.word != "deleted":
-            raise _value_refusal(session, key, if_version, answer)
 
-    def _run(
-        self,
-        session: str,
-        key: str,
-        by: str,
-        arguments: dict[str, JsonValue],
-        idempotency_key: str | None,
-        text: str = "",
-    ) -> Reply:
-        ref = self._registry.ref(session)
-        nonce = f"{by} {idempotency_key}" if idempotency_key else uuid.uuid4().hex
-        nonce = hashlib.sha256(f"{nonce} {text}".encode()).hexdigest()[:32]
-        arguments |= {"key": check_name(key, "key"), "by": by, "nonce": nonce}
-        return self._transitions.run("tree_kv", ref, arguments, outcome=text)
+def _change_value(
+    engine: Context,
+    session: str,
+    key: str,
+    by: str,
+    arguments: dict[str, JsonValue],
+    idempotency_key: str | None,
+    text: str = "",
+) -> Reply:
+    ref = engine.registry.ref(session)
+    nonce = f"{by} {idempotency_key}" if idempotency_key else uuid.uuid4().hex
+    nonce = hashlib.sha256(f"{nonce} {text}".encode()).hexdigest()[:32]
+    arguments |= {"key": check_name(key, "key"), "by": by, "nonce": nonce}
+    return engine.transitions.run("tree_kv", ref, arguments, outcome=text)
 
 
 def _value_refusal(session: str, key: str, expected: int | None, answer: Reply) -> Exception:
@@ -136,56 +129,52 @@ def _value_refusal(session: str, key: str, expected: int | None, answer: Reply) 
             return SessionUnknown(session)
 
 
-class Limits:
-    """Sets and reads the limits of the fleet; a change wakes the steps that wait for one."""
+def set_limit(
+    engine: Context,
+    key: str,
+    *,
+    concurrency: int | None = None,
+    per_minute: float | None = None,
+    seen: SeenLimit | None = None,
+) -> Limit:
+    """Store a limit for attempts with a key: how many run at once, or start per minute.
 
-    def __init__(self, store: Store, transitions: Transitions, guard: StoreGuard) -> None:
-        self._guard = guard
-        self._store = store
-        self._transitions = transitions
+    Raises LimitChanged if the limit differs from `seen`, and StoreUnknown.
+    """
+    limit = Limit(key=key, concurrency=concurrency, per_minute=per_minute)
+    _write_limit(engine, key, _limit_text(limit), seen)
+    return limit
 
-    def set_limit(
-        self,
-        key: str,
-        *,
-        concurrency: int | None = None,
-        per_minute: float | None = None,
-        seen: SeenLimit | None = None,
-    ) -> Limit:
-        """Store a limit for attempts with a key: how many run at once, or start per minute.
 
-        Raises LimitChanged if the limit differs from `seen`, and StoreUnknown.
-        """
-        limit = Limit(key=key, concurrency=concurrency, per_minute=per_minute)
-        self._set_limit(key, _limit_text(limit), seen)
-        return limit
+def _write_limit(engine: Context, key: str, text: str | None, seen: SeenLimit | None) -> bool:
+    texts = seen if seen is None or seen == "any" else [_limit_text(one) for one in seen]
+    answer = engine.store.limit(lock_name(key), text, seen=texts)
+    while answer.word == "other_store":
+        engine.guard.check()  # raises, unless the store was accepted meanwhile
+        answer = engine.store.limit(lock_name(key), text, seen=texts)
+    if answer.word == "changed":
+        raise LimitChanged(key)
+    engine.transitions.after(_NOBODY, answer)
+    return answer.word == "replaced"
 
-    def _set_limit(self, key: str, text: str | None, seen: SeenLimit | None) -> bool:
-        texts = seen if seen is None or seen == "any" else [_limit_text(one) for one in seen]
-        answer = self._store.limit(lock_name(key), text, seen=texts)
-        while answer.word == "other_store":
-            self._guard.check()  # raises, unless the store was accepted meanwhile
-            answer = self._store.limit(lock_name(key), text, seen=texts)
-        if answer.word == "changed":
-            raise LimitChanged(key)
-        self._transitions.after(_NOBODY, answer)
-        return answer.word == "replaced"
 
-    def remove_limit(self, key: str, *, seen: SeenLimit | None = None) -> bool:
-        """Remove a limit; returns whether it existed. Raises LimitChanged."""
-        return self._set_limit(key, None, seen)
+def remove_limit(engine: Context, key: str, *, seen: SeenLimit | None = None) -> bool:
+    """Remove a limit; returns whether it existed. Raises LimitChanged."""
+    return _write_limit(engine, key, None, seen)
 
-    def limit_of(self, key: str) -> Limit:
-        """Return the limit of one key. Raises LimitUnknown."""
-        text = self._store.fleet().limits().get(lock_name(key))
-        if text is None:
-            raise LimitUnknown(key)
-        return _limit(key, text)
 
-    def all_limits(self) -> list[Limit]:
-        """Return all limits, sorted by key."""
-        found = sorted(self._store.fleet().limits().items())
-        return [_limit(name_of_lock(lock), text) for lock, text in found]
+def read_limit(engine: Context, key: str) -> Limit:
+    """Return the limit of one key. Raises LimitUnknown."""
+    text = engine.store.fleet().limits().get(lock_name(key))
+    if text is None:
+        raise LimitUnknown(key)
+    return _limit(key, text)
+
+
+def list_limits(engine: Context) -> list[Limit]:
+    """Return all limits, sorted by key."""
+    found = sorted(engine.store.fleet().limits().items())
+    return [_limit(name_of_lock(lock), text) for lock, text in found]
 
 
 def _limit(key: str, text: str) -> Limit:
@@ -198,40 +187,35 @@ def _limit_text(limit: Limit) -> str:
     return limit.model_dump_json(exclude={"key"}, exclude_none=True)
 
 
-class SharedQueries:
-    """Raises SessionUnknown for ids that are not found, and StoreAway."""
+def list_locks(engine: Context, session: str) -> list[LockView]:
+    """Returns the named locks of a session's tree that are held or waited for, by name."""
+    records = named_locks(engine.store, engine.registry.ref(session))
+    return [lock_view(name, record) for name, record in records.items()]
 
-    def __init__(self, store: Store, ref_of: Callable[[str], SessionRef]) -> None:
-        self._store = store
-        self._ref = ref_of
 
-    def locks(self, session: str) -> list[LockView]:
-        """Returns the named locks of a session's tree that are held or waited for, by name."""
-        records = named_locks(self._store, self._ref(session))
-        return [lock_view(name, record) for name, record in records.items()]
+def list_values(
+    engine: Context, session: str, *, prefix: str = "", limit: int = 50, cursor: str | None = None
+) -> Page[ValueHead]:
+    """Returns a page of the keys (no values) that a session's tree shares, by name prefix."""
+    root, after = _root(engine.registry.ref(session)), address_of(cursor) if cursor else ""
+    names = sorted(
+        name
+        for name in engine.store.names(root, "kv")
+        if name.startswith(prefix) and name > after and not name.startswith("#")
+    )
+    page = names[:limit]
+    found = engine.store.values(root, "kv", page)
+    items = [_head(name, found[name]) for name in page if name in found]
+    return Page(items=items, next=encode_cursor(page[-1]) if len(names) > limit else None)
 
-    def values(
-        self, session: str, *, prefix: str = "", limit: int = 50, cursor: str | None = None
-    ) -> Page[ValueHead]:
-        """Returns a page of the keys (no values) that a session's tree shares, by name prefix."""
-        root, after = _root(self._ref(session)), address_of(cursor) if cursor else ""
-        names = sorted(
-            name
-            for name in self._store.names(root, "kv")
-            if name.startswith(prefix) and name > after and not name.startswith("#")
-        )
-        page = names[:limit]
-        found = self._store.values(root, "kv", page)
-        items = [_head(name, found[name]) for name in page if name in found]
-        return Page(items=items, next=encode_cursor(page[-1]) if len(names) > limit else None)
 
-    def value(self, session: str, key: str) -> ValueView:
-        """Returns the value that a session's tree shares under a key. Raises ValueUnknown."""
-        root = _root(self._ref(session))
-        text = self._store.values(root, "kv", [check_name(key, "key")]).get(key)
-        if text is None:
-            raise ValueUnknown(key, session)
-        return _value(key, text)
+def read_value(engine: Context, session: str, key: str) -> ValueView:
+    """Returns the value that a session's tree shares under a key. Raises ValueUnknown."""
+    root = _root(engine.registry.ref(session))
+    text = engine.store.values(root, "kv", [check_name(key, "key")]).get(key)
+    if text is None:
+        raise ValueUnknown(key, session)
+    return _value(key, text)
 
 
 def exported_values(store: Store, ref: SessionRef) -> Iterator[ValueView]:
@@ -366,53 +350,49 @@ class LockCall(NamedTuple):
         }
 
 
-class NamedLocks:
-    """Named locks. All methods raise SessionUnknown, InvalidDocument for a name, and StoreAway."""
+def acquire_lock(
+    engine: Context, session: str, name: str, call: LockCall, *, ttl_s: float, queue: bool = False
+) -> LockGrant:
+    """Take a named lock, or with `queue` join its queue. Raises LockTaken if it cannot be had.
 
-    def __init__(self, store: Store, registry: Registry, transitions: Transitions) -> None:
-        self._store = store
-        self._registry = registry
-        self._transitions = transitions
+    A waiter repeats the call. The same holder again extends its time. Raises LockTaken,
+    LockLost if this holder had the lock before, LockRefused, CapabilityRefused.
+    """
+    call = call._replace(holder=call.holder or uuid.uuid4().hex)
+    arguments = _arguments(name, ttl_s, call) | {"queue": queue or None}
+    answer = _lock(engine, session, arguments)
+    if answer.word in ("held", "waiting"):
+        return grant_view(name, call.holder, answer)
+    raise _refusal(session, name, call, answer)
 
-    def acquire(
-        self, session: str, name: str, call: LockCall, *, ttl_s: float, queue: bool = False
-    ) -> LockGrant:
-        """Take a named lock, or with `queue` join its queue. Raises LockTaken if it cannot be had.
 
-        A waiter repeats the call. The same holder again extends its time. Raises LockTaken,
-        LockLost if this holder had the lock before, LockRefused, CapabilityRefused.
-        """
-        call = call._replace(holder=call.holder or uuid.uuid4().hex)
-        arguments = _arguments(name, ttl_s, call) | {"queue": queue or None}
-        answer = self._run(session, arguments)
-        if answer.word in ("held", "waiting"):
-            return grant_view(name, call.holder, answer)
-        raise _refusal(session, name, call, answer)
+def renew_lock(
+    engine: Context, session: str, name: str, call: LockCall, *, fence: int, ttl_s: float
+) -> LockGrant:
+    """Extend the time that a lock is held. Raises LockLost, LockRefused, CapabilityRefused."""
+    answer = _lock(engine, session, _arguments(name, ttl_s, call) | {"fence": fence})
+    if answer.word == "held":
+        return grant_view(name, call.holder, answer)
+    raise _refusal(session, name, call, answer)
 
-    def renew(
-        self, session: str, name: str, call: LockCall, *, fence: int, ttl_s: float
-    ) -> LockGrant:
-        """Extend the time that a lock is held. Raises LockLost, LockRefused, CapabilityRefused."""
-        answer = self._run(session, _arguments(name, ttl_s, call) | {"fence": fence})
-        if answer.word == "held":
-            return grant_view(name, call.holder, answer)
-        raise _refusal(session, name, call, answer)
 
-    def release(self, session: str, name: str, call: LockCall) -> bool:
-        """Release a lock, or leave its queue. Returns whether this holder had it until now."""
-        ref = self._registry.ref(session)
-        arguments = {"name": check_name(name, "name"), **call.arguments()}
-        answer = self._transitions.run("tree_unlock", ref, arguments)
-        if answer.word == "unknown":
-            raise SessionUnknown(session)
-        return answer.word == "released"
+def release_lock(engine: Context, session: str, name: str, call: LockCall) -> bool:
+    """Release a lock, or leave its queue. Returns whether this holder had it until now."""
+    ref = engine.registry.ref(session)
+    arguments = {"name": check_name(name, "name"), **call.arguments()}
+    answer = engine.transitions.run("tree_unlock", ref, arguments)
+    if answer.word == "unknown":
+        raise SessionUnknown(session)
+    return answer.word == "released"
 
-    def expire(self, root: str, name: str) -> None:
-        """Free a session tree's lock if its time is over, and pass it on; the outbox calls this."""
-        self._store.run("tree_look", SessionRef(root, root), "", {"lock": f"lock:{root}:{name}"})
 
-    def _run(self, session: str, arguments: Mapping[str, JsonValue]) -> Reply:
-        return self._transitions.run("tree_lock", self._registry.ref(session), arguments)
+def expire_lock(engine: Context, root: str, name: str) -> None:
+    """Free a session tree's lock if its time is over, and pass it on; the outbox calls this."""
+    engine.store.run("tree_look", SessionRef(root, root), "", {"lock": f"lock:{root}:{name}"})
+
+
+def _lock(engine: Context, session: str, arguments: Mapping[str, JsonValue]) -> Reply:
+    return engine.transitions.run("tree_lock", engine.registry.ref(session), arguments)
 
 
 def _arguments(name: str, ttl_s: float, call: LockCall) -> dict[str, JsonValue]:

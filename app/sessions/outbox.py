@@ -11,6 +11,7 @@ import os
 from datetime import datetime
 from pathlib import Path
 
+from app.context import Context
 from app.core.addresses import SessionRef
 from app.core.states import PARENT_DID, Control, Seen, SessionStatus
 from app.errors import ExportOwed
@@ -19,9 +20,7 @@ from app.sessions.answers import ChildReports
 from app.sessions.bulk import Deletion
 from app.sessions.control import SessionControl
 from app.sessions.queries import Queries
-from app.settings import Settings
-from app.shared import NamedLocks
-from app.store.store import Store
+from app.shared import expire_lock
 from leadhand.errors import ControlRefused, SessionChanged, SessionStillRuns, SessionUnknown
 from leadhand.models.views.result import ExportView
 
@@ -43,23 +42,20 @@ class Outbox:
 
     def __init__(
         self,
-        store: Store,
-        settings: Settings,
+        engine: Context,
         queries: Queries,
         control: SessionControl,
         reports: ChildReports,
         deletion: Deletion,
         plans: PlanProgress,
-        locks: NamedLocks,
     ) -> None:
-        self._store = store
-        self._settings = settings
+        self._engine = engine
+        self._store = engine.store
         self._queries = queries
         self._control = control
         self._reports = reports
         self._deletion = deletion
         self._plans = plans
-        self._locks = locks
 
     def run(self, errand: str) -> None:
         """Handle one message and remove it from the outbox, also if it has become pointless."""
@@ -75,7 +71,7 @@ class Outbox:
             if verb == "spawn":
                 self._plans.spawn(SessionRef(session, root), more[0])
             elif verb == "lock":
-                self._locks.expire(root, more[0])
+                expire_lock(self._engine, root, more[0])
             else:
                 self._handle(verb, SessionRef(session, root), seen)
         except SessionChanged:
@@ -107,9 +103,9 @@ class Outbox:
             return
         if fields.get("export"):
             try:
-                keep(self._queries.export(ref.id), self._settings.export_dir)
+                keep(self._queries.export(ref.id), self._engine.settings.export_dir)
             except ExportOwed as error:
-                if self._settings.export_dir is not None:
+                if self._engine.settings.export_dir is not None:
                     self._store.fleet().record_owed_export(ref.id, error.why)
                 raise
         seen_as = Seen(fields["status"], int(fields["updated"]))

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import psutil
 
+from app import shared
 from app.core.addresses import SessionRef
 from leadhand.models.documents import LoopDocument
 from tests.chaos.driving import Driver
@@ -89,8 +90,8 @@ def run(plan: Plan, folder: Path, say: Say) -> Found:
     stack = Stack(folder, workers=plan.workers, lease_s=plan.lease_s)
     with stack.running():
         say(f"the fleet is up in {folder}")
-        stack.engine.limits.set_limit("key:scarce", concurrency=2)
-        stack.engine.limits.set_limit(PACED, per_minute=PER_MINUTE)
+        shared.set_limit(stack.engine, "key:scarce", concurrency=2)
+        shared.set_limit(stack.engine, PACED, per_minute=PER_MINUTE)
         driver = Driver(stack, plan.load(stack), over_s=plan.minutes * 60 * 0.7)
         breaker = Breaker(stack, plan.faults, say)
         driver.start()

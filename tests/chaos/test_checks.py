@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from app import shared
 from app.core.addresses import SessionRef
 from app.core.outcomes import Outcome, Thread, Usage
 from app.core.program import Action
@@ -154,7 +155,7 @@ def test_a_broken_promise_is_named(found: Found, breaks: Breaks, promise: str) -
 
 def test_a_pace_that_is_passed_is_named(store_url: str) -> None:
     world = World(store_url)
-    world.engine.limits.set_limit("key:k", per_minute=60)
+    shared.set_limit(world.engine, "key:k", per_minute=60)
     ref = items(world, 12)
     work_for(world, 15)
     records = [record_of(world.engine, ref)]

@@ -11,6 +11,7 @@ import click
 import pytest
 from redis import Redis
 
+from app import shared
 from app.core.addresses import SessionRef
 from app.core.outcomes import Outcome, Usage
 from app.core.program import SCHEMA_VERSION, Action, Loop, Program, RetryPolicy, Step
@@ -114,7 +115,7 @@ def lock(case: Case) -> SessionRef:
 
 
 def limit(case: Case) -> SessionRef:
-    case.engine.limits.set_limit("key:k", concurrency=1)
+    shared.set_limit(case.engine, "key:k", concurrency=1)
     case.world.grant(case.world.session("/one"), DO)
     ref = case.world.session("/two")
     assert case.world.claim(ref, DO).why == "lock"
@@ -122,7 +123,7 @@ def limit(case: Case) -> SessionRef:
 
 
 def rate(case: Case) -> SessionRef:
-    case.engine.limits.set_limit("key:k", per_minute=1)
+    shared.set_limit(case.engine, "key:k", per_minute=1)
     case.world.grant(case.world.session("/one"), DO)
     ref = case.world.session("/two")
     assert case.world.claim(ref, DO).why == "rate"
@@ -267,7 +268,7 @@ def test_a_pace_tells_when_the_next_one_begins_and_who_stands_before(case: Case)
 
 
 def test_who_waits_for_its_session_s_part_of_a_limited_key_is_told_so(case: Case):
-    case.engine.limits.set_limit("key:k", concurrency=1)
+    shared.set_limit(case.engine, "key:k", concurrency=1)
     ref = case.start(
         Step(id="s", action=Action.AGENT, for_each=tuple(range(30)), limits=("key:k",))
     )

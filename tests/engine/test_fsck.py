@@ -10,6 +10,7 @@ from typing import cast
 import pytest
 from redis import Redis
 
+from app import shared
 from app.core.addresses import SessionRef
 from app.core.program import SCHEMA_VERSION
 from app.core.records import QueueDepth
@@ -99,7 +100,7 @@ DO = "loop~1[1]/do"
 
 
 def take_lock(m: Mess) -> LockGrant:
-    return m.engine.locks.acquire(m.ready.id, "x", LockCall("ann", holder="h"), ttl_s=60)
+    return shared.acquire_lock(m.engine, m.ready.id, "x", LockCall("ann", holder="h"), ttl_s=60)
 
 
 #: Messes that begin with a transition, which needs a sound session.

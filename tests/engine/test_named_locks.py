@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import JsonValue
 
+from app import shared
 from app.core.addresses import SessionRef
 from app.core.outcomes import Outcome
 from app.core.program import Action, Program, Step
@@ -53,13 +54,13 @@ def body(ref: SessionRef, grant: Grant, holder: str = "body") -> LockCall:
 def acquire(
     world: World, ref: SessionRef, call: LockCall, name: str = "x", *, queue: bool = False
 ) -> LockGrant:
-    return world.engine.locks.acquire(ref.id, name, call, ttl_s=60, queue=queue)
+    return shared.acquire_lock(world.engine, ref.id, name, call, ttl_s=60, queue=queue)
 
 
 def holders(world: World, ref: SessionRef) -> dict[str, str | None]:
     """Who holds each lock of a tree, and that the audit finds nothing wrong."""
     assert audit(world.engine.audit.run).items == []
-    locks = world.engine.shared.locks(ref.id)
+    locks = shared.list_locks(world.engine, ref.id)
     return {one.name: one.holder.session if one.holder else None for one in locks}
 
 
@@ -92,7 +93,7 @@ def test_the_end_of_an_attempt_frees_its_locks(world: World, end: str) -> None:
         case "release":
             attempts.release(ref, grant, why="drain")
         case "lose":
-            world.engine.locks.renew(ref.id, "x", body(ref, grant), fence=1, ttl_s=3600)
+            shared.renew_lock(world.engine, ref.id, "x", body(ref, grant), fence=1, ttl_s=3600)
             world.later(120_000)
         case "stop":
             control.apply(ref.id, "stop")
@@ -136,7 +137,7 @@ def test_a_lock_is_free_once_its_time_is_over_and_its_holder_hears_it(world: Wor
     ref = world.session()
     first = acquire(world, ref, ANN)
     world.now += 59_000
-    renewed = world.engine.locks.renew(ref.id, "x", ANN, fence=first.fence or 0, ttl_s=60)
+    renewed = shared.renew_lock(world.engine, ref.id, "x", ANN, fence=first.fence or 0, ttl_s=60)
     world.now += 59_000
     assert is_held(world, ref)
     assert renewed.fence == first.fence
@@ -144,10 +145,10 @@ def test_a_lock_is_free_once_its_time_is_over_and_its_holder_hears_it(world: Wor
     assert not is_held(world, ref)
     assert not world.engine.store.fleet().holders(f"lock:{ref.root}:x")
     with pytest.raises(LockLost, match="its time is over"):
-        world.engine.locks.renew(ref.id, "x", ANN, fence=first.fence or 0, ttl_s=60)
+        shared.renew_lock(world.engine, ref.id, "x", ANN, fence=first.fence or 0, ttl_s=60)
     second = acquire(world, ref, LockCall("bob", holder="bob"))
     assert (second.fence or 0) > (first.fence or 0)
-    assert world.engine.locks.release(ref.id, "x", ANN) is False
+    assert shared.release_lock(world.engine, ref.id, "x", ANN) is False
     assert is_held(world, ref)
 
 
@@ -158,12 +159,12 @@ def test_waiters_get_the_lock_in_their_order(world: World) -> None:
     assert [(one.state, one.before) for one in found] == [
         ("held", 0), ("waiting", 0), ("waiting", 1),
     ]  # fmt: skip
-    assert world.engine.locks.release(ref.id, "x", callers[0])
+    assert shared.release_lock(world.engine, ref.id, "x", callers[0])
     assert acquire(world, ref, callers[2], queue=True).state == "waiting"
     with pytest.raises(LockTaken, match="is first in its line"):
         acquire(world, ref, ANN._replace(holder="late"))
     assert acquire(world, ref, callers[1], queue=True).state == "held"
-    world.engine.locks.release(ref.id, "x", callers[1])
+    shared.release_lock(world.engine, ref.id, "x", callers[1])
     assert acquire(world, ref, callers[2], queue=True).state == "held"
 
 
@@ -173,7 +174,7 @@ def test_a_waiter_that_has_gone_keeps_no_other_back(world: World) -> None:
     acquire(world, ref, ANN)
     acquire(world, ref, gone, queue=True)
     acquire(world, ref, waits, queue=True)
-    world.engine.locks.release(ref.id, "x", ANN)
+    shared.release_lock(world.engine, ref.id, "x", ANN)
     world.now += 9000
     assert acquire(world, ref, waits, queue=True).state == "waiting"
     world.now += 1001
@@ -238,8 +239,8 @@ def test_the_export_of_the_root_has_the_values_of_its_tree(world: World) -> None
     child = child_of(world, ref, world.grant(ref, DO))
     keys = [f"k{number:03}" for number in range(120)]
     for key in reversed(keys):
-        world.engine.values.set(child.id, key, {"of": key}, by="ann")
-    world.engine.values.delete(child.id, "k001", by="ann")
+        shared.set_value(world.engine, child.id, key, {"of": key}, by="ann")
+    shared.delete_value(world.engine, child.id, "k001", by="ann")
     exported = world.engine.queries.export(ref.id)
     assert [one.key for one in exported.values] == ["k000", *keys[2:]]
     assert (exported.values[0].value, exported.values[0].by) == ({"of": "k000"}, "ann")
@@ -260,7 +261,7 @@ def test_a_name_or_time_that_is_wrong_is_refused(world: World) -> None:
         with pytest.raises(InvalidDocument, match=r"^name is"):
             acquire(world, ref, ANN, name)
     with pytest.raises(InvalidDocument, match="give 1 to 3600 seconds"):
-        world.engine.locks.acquire(ref.id, "x", ANN, ttl_s=3601)
+        shared.acquire_lock(world.engine, ref.id, "x", ANN, ttl_s=3601)
     world.engine.control.apply(ref.id, "stop")
     with pytest.raises(LockRefused, match="is stopped"):
         acquire(world, ref, ANN)
@@ -269,7 +270,7 @@ def test_a_name_or_time_that_is_wrong_is_refused(world: World) -> None:
 def test_a_value_is_shared_by_the_tree_and_kept_over_its_sessions(world: World) -> None:
     ref = world.session()
     child = child_of(world, ref, world.grant(ref, DO))
-    values, shared = world.engine.values, world.engine.shared
+    engine = world.engine
     given: tuple[JsonValue, ...] = (
         {"a": [], "b": None, "c": 1.5},
         [],
@@ -279,13 +280,13 @@ def test_a_value_is_shared_by_the_tree_and_kept_over_its_sessions(world: World) 
         "ü",
     )
     for value in given:
-        values.set(child.id, "state/one", value, by="child")
-        assert shared.value(ref.id, "state/one").value == value
+        shared.set_value(engine, child.id, "state/one", value, by="child")
+        assert shared.read_value(engine, ref.id, "state/one").value == value
     world.engine.deletion.delete(child.id, force=True)
     world.later(1000)
-    assert shared.value(ref.id, "state/one").by == "child"
+    assert shared.read_value(engine, ref.id, "state/one").by == "child"
     with pytest.raises(ValueUnknown):
-        shared.value(ref.id, "other")
+        shared.read_value(engine, ref.id, "other")
     world.engine.deletion.delete(ref.id, force=True)
     world.later(120_000)  # the lease of its attempt passes, then it is deleted
     world.later(1000)
@@ -294,59 +295,61 @@ def test_a_value_is_shared_by_the_tree_and_kept_over_its_sessions(world: World) 
 
 def test_compare_and_set_has_one_winner_and_a_version_comes_never_again(world: World) -> None:
     ref = world.session()
-    values = world.engine.values
-    first = values.set(ref.id, "k", 1, by="a", if_version=0)
+    engine = world.engine
+    first = shared.set_value(engine, ref.id, "k", 1, by="a", if_version=0)
     with pytest.raises(ValueChanged, match="has version 1, but version 0 was expected"):
-        values.set(ref.id, "k", 2, by="b", if_version=0)
-    second = values.set(ref.id, "k", 2, by="b", if_version=first.version)
+        shared.set_value(engine, ref.id, "k", 2, by="b", if_version=0)
+    second = shared.set_value(engine, ref.id, "k", 2, by="b", if_version=first.version)
     with pytest.raises(ValueChanged):
-        values.delete(ref.id, "k", by="a", if_version=first.version)
-    values.delete(ref.id, "k", by="a", if_version=second.version)
+        shared.delete_value(engine, ref.id, "k", by="a", if_version=first.version)
+    shared.delete_value(engine, ref.id, "k", by="a", if_version=second.version)
     with pytest.raises(ValueChanged, match="has no value"):
-        values.set(ref.id, "k", 3, by="a", if_version=second.version)
-    assert values.set(ref.id, "k", 3, by="a").version > second.version
+        shared.set_value(engine, ref.id, "k", 3, by="a", if_version=second.version)
+    assert shared.set_value(engine, ref.id, "k", 3, by="a").version > second.version
 
 
 def test_a_repeated_call_stores_and_deletes_once(world: World) -> None:
     ref = world.session()
-    values = world.engine.values
+    engine = world.engine
     for _ in range(2):
-        head = values.set(ref.id, "k", 1, by="a", if_version=0, idempotency_key="once")
+        head = shared.set_value(
+            engine, ref.id, "k", 1, by="a", if_version=0, idempotency_key="once"
+        )
         assert head.version == 1
     for _ in range(2):
-        values.delete(ref.id, "k", by="a", if_version=1, idempotency_key="gone")
-    values.delete(ref.id, "k", by="a")
+        shared.delete_value(engine, ref.id, "k", by="a", if_version=1, idempotency_key="gone")
+    shared.delete_value(engine, ref.id, "k", by="a")
 
 
 def test_keys_and_bytes_have_limits(world: World) -> None:
     ref = world.session()
-    values = world.engine.values
-    values.set(ref.id, "k", "x" * 65_534, by="a")
+    engine = world.engine
+    shared.set_value(engine, ref.id, "k", "x" * 65_534, by="a")
     with pytest.raises(InvalidDocument, match="it has 65537 bytes, more than 65536"):
-        values.set(ref.id, "k", "x" * 65_535, by="a")
+        shared.set_value(engine, ref.id, "k", "x" * 65_535, by="a")
     with pytest.raises(InvalidDocument, match="it has a credential"):
-        values.set(ref.id, "k", {"key": "sk-abcdefgh12345678"}, by="a")
+        shared.set_value(engine, ref.id, "k", {"key": "sk-abcdefgh12345678"}, by="a")
     with pytest.raises(InvalidDocument, match=r"^key is"):
-        values.set(ref.id, "#version", 1, by="a")
+        shared.set_value(engine, ref.id, "#version", 1, by="a")
     for number in range(999):
-        values.set(ref.id, f"n{number}", number, by="a")
-    values.set(ref.id, "k", 2, by="a")
+        shared.set_value(engine, ref.id, f"n{number}", number, by="a")
+    shared.set_value(engine, ref.id, "k", 2, by="a")
     with pytest.raises(ValueRefused, match="has 1000 keys"):
-        values.set(ref.id, "one-more", 1, by="a")
-    values.delete(ref.id, "n1", by="a")
-    values.set(ref.id, "one-more", 1, by="a")
-    page = world.engine.shared.values(ref.id, prefix="n", limit=500)
-    rest = world.engine.shared.values(ref.id, prefix="n", limit=500, cursor=page.next)
+        shared.set_value(engine, ref.id, "one-more", 1, by="a")
+    shared.delete_value(engine, ref.id, "n1", by="a")
+    shared.set_value(engine, ref.id, "one-more", 1, by="a")
+    page = shared.list_values(world.engine, ref.id, prefix="n", limit=500)
+    rest = shared.list_values(world.engine, ref.id, prefix="n", limit=500, cursor=page.next)
     assert (len(page.items), len(rest.items), rest.next) == (500, 498, None)
 
 
 def test_an_ended_session_stores_nothing(world: World) -> None:
     ref = world.session()
-    world.engine.values.set(ref.id, "k", 1, by="a")
+    shared.set_value(world.engine, ref.id, "k", 1, by="a")
     world.engine.control.apply(ref.id, "stop")
-    world.engine.values.set(ref.id, "k", 2, by="a")
+    shared.set_value(world.engine, ref.id, "k", 2, by="a")
     world.engine.control.apply(ref.id, "abort")
     with pytest.raises(ValueRefused, match="is aborted"):
-        world.engine.values.set(ref.id, "k", 3, by="a")
-    assert world.engine.shared.value(ref.id, "k").value == 2
+        shared.set_value(world.engine, ref.id, "k", 3, by="a")
+    assert shared.read_value(world.engine, ref.id, "k").value == 2
     assert audit(world.engine.audit.run).items == []

@@ -8,6 +8,7 @@ from random import Random
 
 import pytest
 
+from app import shared
 from app.core.addresses import SessionRef
 from app.core.outcomes import Outcome
 from app.core.program import Action, Loop, Program, Step
@@ -42,7 +43,7 @@ class Damaged:
         started = [self.engine.submit.program(SIDES, about).session for about in abouts]
         self.refs = [SessionRef(id_, id_) for id_ in started]
         self.running: list[tuple[SessionRef, Grant]] = []
-        self.engine.limits.set_limit("key:k", concurrency=1)
+        shared.set_limit(self.engine, "key:k", concurrency=1)
 
     def work(self, rounds: int) -> None:
         """Workers take what they are told of, and some of them settle."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import redis
 
+from app import shared as app_shared
 from app.core.addresses import SessionRef
 from app.core.program import Action, Loop, Program, Step
 from app.sessions.submit import About
@@ -162,7 +163,7 @@ def test_those_kept_back_are_called_when_the_earlier_one_gives_up(bench: Bench) 
 
 def test_a_step_that_waits_for_a_limit_too_keeps_no_other_back(bench: Bench) -> None:
     world = World.of(bench)
-    world.engine.limits.set_limit("key:k", concurrency=1)
+    app_shared.set_limit(world.engine, "key:k", concurrency=1)
     world.grant(session(world, "/z", KEYED), DO)
     world.grant(session(world, "/a"), DO)
     wide = session(world, "/", KEYED)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from app import shared
 from leadhand.graphs.documents import GraphDocument
 from tests.engine.children.test_body_children import Body
 from tests.engine.driving import LEASE_MS, Bench
@@ -184,7 +185,7 @@ def test_audit_mends_the_line_of_a_last_step(bench: Bench) -> None:
 def test_audit_takes_the_ticket_of_a_last_step_for_sound(bench: Bench) -> None:
     agent = {**CLEAN, "tool": "agent:shell", "arguments": {"prompt": "clean"}}
     worlds = [graph(bench, WORK, agent) for _ in range(2)]
-    worlds[0].engine.limits.set_limit("agent:shell", concurrency=1)
+    shared.set_limit(worlds[0].engine, "agent:shell", concurrency=1)
     for world in worlds:
         world.engine.control.apply(world.id, "stop")
     worlds[0].grant("clean")

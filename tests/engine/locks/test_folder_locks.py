@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import redis
 
+from app import shared
 from app.core.addresses import SessionRef
 from app.core.outcomes import Outcome
 from app.core.program import Action, Loop, OnFail, Program, Step
@@ -116,7 +117,7 @@ def test_who_waits_for_one_lock_only_goes_past_many_who_wait_for_two(world: Worl
 
     holder = needs_only_its_folder()
     held = world.grant(holder, DO)
-    world.engine.limits.set_limit("key:k", concurrency=1)
+    shared.set_limit(world.engine, "key:k", concurrency=1)
     world.grant(world.session("/elsewhere"), DO)
     for _ in range(40):
         assert world.claim(world.session(), DO).why == "lock"
@@ -184,7 +185,7 @@ def test_a_lost_attempt_keeps_the_folder_of_its_turn(world: World) -> None:
 
 
 def test_a_lock_that_is_not_had_takes_no_other(world: World) -> None:
-    world.engine.limits.set_limit("key:k", concurrency=1)
+    shared.set_limit(world.engine, "key:k", concurrency=1)
     first, second, third = world.session("/f"), world.session("/g"), world.session("/g")
     world.grant(first, "loop~1[1]/do")
     assert world.claim(second, "loop~1[1]/do").lock == "key:k"
@@ -193,7 +194,7 @@ def test_a_lock_that_is_not_had_takes_no_other(world: World) -> None:
 
 
 def test_nothing_is_held_or_waited_for_when_all_have_ended(world: World) -> None:
-    world.engine.limits.set_limit("key:k", concurrency=1)
+    shared.set_limit(world.engine, "key:k", concurrency=1)
     refs = [world.session() for _ in range(3)]
     for ref in refs:
         world.turn(ref, 1, "accept")
@@ -232,7 +233,7 @@ def test_a_folder_may_have_any_name(world: World) -> None:
 
 
 def test_two_locks_over_two_sessions_lock_nobody_out(world: World) -> None:
-    world.engine.limits.set_limit("key:k", concurrency=1)
+    shared.set_limit(world.engine, "key:k", concurrency=1)
     first, second = world.session(), world.session()
     world.settle(first, world.grant(first, "loop~1[1]/do"))
     assert world.claim(second, "loop~1[1]/do").why == "lock"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import redis
 
+from app import shared
 from app.core.addresses import SessionRef
 from app.core.program import Action, Program, Step
 from app.sessions.submit import About
@@ -18,27 +19,27 @@ from tests.engine.world import World
 def test_a_limit_is_changed_only_as_it_was_seen(world: World) -> None:
     engine, key = world.engine, "agent:a<b"
     with pytest.raises(LimitChanged):
-        engine.limits.set_limit(key, concurrency=1, seen="any")
-    first = engine.limits.set_limit(key, concurrency=2, per_minute=0.5)
-    assert engine.limits.limit_of(key) == first
-    second = engine.limits.set_limit(
-        key, concurrency=3, seen=[engine.limits.set_limit("key:x", concurrency=9), first]
+        shared.set_limit(engine, key, concurrency=1, seen="any")
+    first = shared.set_limit(engine, key, concurrency=2, per_minute=0.5)
+    assert shared.read_limit(engine, key) == first
+    second = shared.set_limit(
+        engine, key, concurrency=3, seen=[shared.set_limit(engine, "key:x", concurrency=9), first]
     )
     for seen in ([first], []):
         with pytest.raises(LimitChanged):
-            engine.limits.set_limit(key, concurrency=4, seen=seen)
+            shared.set_limit(engine, key, concurrency=4, seen=seen)
         with pytest.raises(LimitChanged):
-            engine.limits.remove_limit(key, seen=seen)
-    assert engine.limits.limit_of(key) == second
-    assert second in engine.limits.all_limits()
-    assert engine.limits.remove_limit(key, seen="any")
-    assert not engine.limits.remove_limit(key)
+            shared.remove_limit(engine, key, seen=seen)
+    assert shared.read_limit(engine, key) == second
+    assert second in shared.list_limits(engine)
+    assert shared.remove_limit(engine, key, seen="any")
+    assert not shared.remove_limit(engine, key)
     with pytest.raises(LimitUnknown):
-        engine.limits.limit_of(key)
+        shared.read_limit(engine, key)
 
 
 def test_at_most_so_many_hold_a_limited_key(world: World) -> None:
-    world.engine.limits.set_limit("key:k", concurrency=2)
+    shared.set_limit(world.engine, "key:k", concurrency=2)
     refs = [world.session(f"/f{n}") for n in range(4)]
     grants = [world.grant(ref, "loop~1[1]/do") for ref in refs[:2]]
     assert world.claim(refs[2], "loop~1[1]/do").lock == "key:k"
@@ -70,18 +71,18 @@ def behind_many(world: World) -> int:
 
 def test_a_small_session_is_not_behind_many_with_its_key(bench: Bench) -> None:
     world = World.of(bench)
-    world.engine.limits.set_limit("key:k", concurrency=2)
+    shared.set_limit(world.engine, "key:k", concurrency=2)
     assert behind_many(world) <= Settings().window + 2
 
 
 def test_a_small_session_is_not_behind_many_with_its_rate(world: World) -> None:
-    world.engine.limits.set_limit("key:k", per_minute=60)
+    shared.set_limit(world.engine, "key:k", per_minute=60)
     assert behind_many(world) <= Settings().window + 2
 
 
 def test_who_has_priority_goes_first_in_the_line_of_a_limited_key(bench: Bench) -> None:
     world = World.of(bench)
-    world.engine.limits.set_limit("key:k", concurrency=1)
+    shared.set_limit(world.engine, "key:k", concurrency=1)
     low, normal = items(world, 30, priority=9), items(world, 30)
     at_work = taken(world)
     high = items(world, 1, priority=0)
@@ -96,7 +97,7 @@ def test_who_has_priority_goes_first_in_the_line_of_a_limited_key(bench: Bench) 
 
 
 def test_waiting_costs_the_same_beyond_the_window(world: World, redis_client: redis.Redis) -> None:
-    world.engine.limits.set_limit("key:k", concurrency=1)
+    shared.set_limit(world.engine, "key:k", concurrency=1)
 
     def cost(count: int) -> int:
         ref = items(world, count)
@@ -121,11 +122,11 @@ def test_waiting_costs_the_same_beyond_the_window(world: World, redis_client: re
 def test_a_limit_that_is_set_later_holds_a_session_to_its_window(bench: Bench) -> None:
     world = World.of(bench)
     many = items(world, 100)
-    world.engine.limits.set_limit("key:k", concurrency=1)
+    shared.set_limit(world.engine, "key:k", concurrency=1)
     at_work = taken(world)
     assert len(at_work) == 1
     assert len(world.engine.store.fleet().tickets("key:k")) <= 2 * Settings().window
-    world.engine.limits.remove_limit("key:k")
+    shared.remove_limit(world.engine, "key:k")
     done = 0
     while at_work:
         world.settle(*at_work.pop(0))
@@ -137,12 +138,12 @@ def test_a_limit_that_is_set_later_holds_a_session_to_its_window(bench: Bench) -
 
 def test_two_who_need_two_slots_do_not_keep_each_other_from_both(bench: Bench) -> None:
     world = World.of(bench)
-    world.engine.limits.set_limit("key:k", per_minute=1)
+    shared.set_limit(world.engine, "key:k", per_minute=1)
     one, also = items(world, 1), items(world, 1, keys=("key:m",))
     world.settle(one, world.grant(one, "each~1#1"))
     first, second = items(world, 1, keys=BOTH), items(world, 1, keys=BOTH)
     assert world.claim(first, "each~1#1").lock == "key:k"
-    world.engine.limits.set_limit("key:m", per_minute=1)
+    shared.set_limit(world.engine, "key:m", per_minute=1)
     world.settle(also, world.grant(also, "each~1#1"))
     assert world.claim(second, "each~1#1").why == "rate"  # it is before the first in the other line
     assert world.claim(first, "each~1#1").why == "rate"
@@ -159,11 +160,11 @@ def test_two_who_need_two_slots_do_not_keep_each_other_from_both(bench: Bench) -
 
 def test_who_waits_stands_in_the_line_of_a_limit_that_is_set_meanwhile(bench: Bench) -> None:
     world = World.of(bench)
-    world.engine.limits.set_limit("key:k", per_minute=60)
+    shared.set_limit(world.engine, "key:k", per_minute=60)
     world.grant(items(world, 1), "each~1#1")
     waits = items(world, 1, keys=BOTH)
     assert world.claim(waits, "each~1#1").why == "rate"
-    world.engine.limits.set_limit("key:m", concurrency=1)
+    shared.set_limit(world.engine, "key:m", concurrency=1)
     holder = items(world, 1, keys=("key:m",))
     held = world.grant(holder, "each~1#1")
     world.hints.clear()
@@ -177,7 +178,7 @@ def test_who_waits_stands_in_the_line_of_a_limit_that_is_set_meanwhile(bench: Be
 
 def test_who_cannot_come_idles_a_key_for_a_moment_only(bench: Bench) -> None:
     world = World.of(bench)
-    world.engine.limits.set_limit("key:k", concurrency=1)
+    shared.set_limit(world.engine, "key:k", concurrency=1)
     ((ref, grant),) = [(one := items(world, 1), world.grant(one, "each~1#1"))]
     gone, there = world.session("/gone"), world.session("/there")
     assert world.claim(gone, DO).why == "lock"
@@ -198,22 +199,22 @@ def test_who_cannot_come_idles_a_key_for_a_moment_only(bench: Bench) -> None:
 
 
 def test_a_limit_taken_away_lets_all_go_on(world: World) -> None:
-    world.engine.limits.set_limit("key:k", concurrency=1)
+    shared.set_limit(world.engine, "key:k", concurrency=1)
     first, second = world.session("/f"), world.session("/g")
     world.grant(first, "loop~1[1]/do")
     assert world.claim(second, "loop~1[1]/do").why == "lock"
     world.hints.clear()
-    world.engine.limits.remove_limit("key:k")
+    shared.remove_limit(world.engine, "key:k")
     assert world.hints == [(second, "loop~1[1]/do")]
     world.grant(second, "loop~1[1]/do")
 
 
 def test_a_raised_limit_calls_those_who_wait(world: World) -> None:
-    world.engine.limits.set_limit("key:k", concurrency=1)
+    shared.set_limit(world.engine, "key:k", concurrency=1)
     refs = [world.session(f"/f{n}") for n in range(4)]
     world.grant(refs[0], "loop~1[1]/do")
     assert {world.claim(ref, "loop~1[1]/do").why for ref in refs[1:]} == {"lock"}
-    world.engine.limits.set_limit("key:k", concurrency=3)
+    shared.set_limit(world.engine, "key:k", concurrency=3)
     assert [world.claim(ref, "loop~1[1]/do").word for ref in refs[1:]] == [
         "granted", "granted", "refused",
     ]  # fmt: skip
@@ -233,7 +234,7 @@ def test_who_gives_up_a_turn_lets_the_next_one_be_called(world: World) -> None:
 
 
 def test_a_step_whose_turn_has_come_is_not_behind_its_siblings(world: World) -> None:
-    world.engine.limits.set_limit("key:k", concurrency=1)
+    shared.set_limit(world.engine, "key:k", concurrency=1)
     step = Step(id="each", action=Action.AGENT, for_each=tuple(range(60)), limits=("key:k",))
     id_ = world.engine.submit.program(Program(body=(step,)), About(kind="loop", name="x")).session
     ref = SessionRef(id_, id_)
@@ -249,7 +250,7 @@ def test_a_step_whose_turn_has_come_is_not_behind_its_siblings(world: World) -> 
 
 
 def test_a_queue_can_be_limited(world: World) -> None:
-    world.engine.limits.set_limit("queue:checks", concurrency=1)
+    shared.set_limit(world.engine, "queue:checks", concurrency=1)
     first, second = world.session("/f"), world.session("/g")
     for ref in (first, second):
         world.settle(ref, world.grant(ref, "loop~1[1]/do"))

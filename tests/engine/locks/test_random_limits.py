@@ -7,6 +7,7 @@ from contextlib import suppress
 
 import pytest
 
+from app import shared
 from app.core.addresses import SessionRef
 from app.core.records import Grant
 from app.core.states import Control
@@ -47,10 +48,12 @@ class Unrest:
 
     def limit(self) -> None:
         most, pace = self.rng.choice([None, 1, 3]), self.rng.choice([30.0, 600.0])
-        self.world.engine.limits.set_limit(self.rng.choice(BOTH), concurrency=most, per_minute=pace)
+        shared.set_limit(
+            self.world.engine, self.rng.choice(BOTH), concurrency=most, per_minute=pace
+        )
 
     def unlimit(self) -> None:
-        self.world.engine.limits.remove_limit(self.rng.choice(BOTH))
+        shared.remove_limit(self.world.engine, self.rng.choice(BOTH))
 
     def lose(self) -> None:
         self.world.hints.clear()
@@ -81,7 +84,7 @@ def test_nobody_waits_for_a_limit_for_ever_whatever_happens(world: World, seed: 
             unrest.act()
         assert audit(engine.audit.run).items == []
     for key in BOTH:
-        engine.limits.set_limit(key, concurrency=2, per_minute=60)
+        shared.set_limit(engine, key, concurrency=2, per_minute=60)
     unrest.pause()
     unrest.tell(unrest.refs[0], "abort")
     for ref in unrest.refs[1:]:

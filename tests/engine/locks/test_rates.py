@@ -7,6 +7,7 @@ from typing import Literal
 import pytest
 import redis
 
+from app import shared
 from app.core.addresses import SessionRef
 from tests.engine.driving import Bench
 from tests.engine.locks.sessions import DO, items, taken, work_for
@@ -14,17 +15,17 @@ from tests.engine.world import World
 
 
 def test_a_pace_goes_with_its_limit(world: World, redis_client: redis.Redis) -> None:
-    world.engine.limits.set_limit("key:k", per_minute=6)
+    shared.set_limit(world.engine, "key:k", per_minute=6)
     world.grant(world.session(), "loop~1[1]/do")
     assert world.claim(world.session("/g"), "loop~1[1]/do").why == "rate"
     assert redis_client.hkeys("lh:rates") == ["key:k"]
-    world.engine.limits.remove_limit("key:k")
+    shared.remove_limit(world.engine, "key:k")
     assert redis_client.hkeys("lh:rates") == []
     world.grant(world.session("/h"), "loop~1[1]/do")
 
 
 def test_a_rate_is_waited_for_in_order_and_holds_nobody(world: World) -> None:
-    world.engine.limits.set_limit("key:k", per_minute=2)
+    shared.set_limit(world.engine, "key:k", per_minute=2)
     refs = [world.session(f"/f{n}") for n in range(3)]
     world.grant(refs[0], "loop~1[1]/do")
     for ref in refs[1:]:
@@ -42,7 +43,7 @@ def test_a_rate_is_waited_for_in_order_and_holds_nobody(world: World) -> None:
 
 def paced(world: World, *, per_minute: float = 1) -> list[SessionRef]:
     """Sessions that wait in the line of a key whose first slot was taken."""
-    world.engine.limits.set_limit("key:k", per_minute=per_minute)
+    shared.set_limit(world.engine, "key:k", per_minute=per_minute)
     refs = [world.session(f"/f{n}") for n in range(4)]
     world.grant(refs[0], "loop~1[1]/do")
     assert [world.claim(ref, "loop~1[1]/do").why for ref in refs[1:]] == ["rate"] * 3
@@ -52,7 +53,7 @@ def paced(world: World, *, per_minute: float = 1) -> list[SessionRef]:
 
 def test_a_pace_that_is_raised_is_so_for_those_who_wait(world: World) -> None:
     refs = paced(world)
-    world.engine.limits.set_limit("key:k", per_minute=600)
+    shared.set_limit(world.engine, "key:k", per_minute=600)
     assert world.hints == [(refs[0], DO)]
     world.grant(refs[0], DO)
     assert world.claim(refs[2], DO).why == "rate"
@@ -67,9 +68,9 @@ def test_a_pace_that_is_raised_is_so_for_those_who_wait(world: World) -> None:
 def test_who_waited_for_a_pace_goes_on_without_it(world: World, concurrency: int | None) -> None:
     refs = paced(world)
     if concurrency:
-        world.engine.limits.set_limit("key:k", concurrency=concurrency)
+        shared.set_limit(world.engine, "key:k", concurrency=concurrency)
     else:
-        world.engine.limits.remove_limit("key:k")
+        shared.remove_limit(world.engine, "key:k")
     assert {ref for ref, _ in world.hints} == set(refs)
     for ref in refs:
         world.grant(ref, "loop~1[1]/do")
@@ -77,8 +78,8 @@ def test_who_waited_for_a_pace_goes_on_without_it(world: World, concurrency: int
 
 def test_a_slot_of_a_pace_that_came_back_meanwhile_is_none_of_it(world: World) -> None:
     first, *_ = paced(world)
-    world.engine.limits.set_limit("key:k", per_minute=600)
-    world.engine.limits.set_limit("key:k", per_minute=1)
+    shared.set_limit(world.engine, "key:k", per_minute=600)
+    shared.set_limit(world.engine, "key:k", per_minute=1)
     world.grant(first, "loop~1[1]/do")
     world.later(59_000)
     assert world.claim(world.session("/g"), "loop~1[1]/do").why == "rate"
@@ -86,7 +87,7 @@ def test_a_slot_of_a_pace_that_came_back_meanwhile_is_none_of_it(world: World) -
 
 def test_a_pace_that_stays_keeps_its_next_slot(world: World) -> None:
     refs = paced(world)
-    world.engine.limits.set_limit("key:k", per_minute=1, concurrency=9)
+    shared.set_limit(world.engine, "key:k", per_minute=1, concurrency=9)
     assert world.hints == []
     assert world.claim(refs[0], "loop~1[1]/do").why == "rate"
     world.later(60_000)
@@ -107,7 +108,7 @@ def test_the_sweep_finds_who_waits_for_an_old_pace(bench: Bench) -> None:
 @pytest.mark.parametrize("end", ["abort", "stop"])
 def test_who_is_ended_leaves_no_slot_taken(bench: Bench, end: Literal["abort", "stop"]) -> None:
     world = World.of(bench)
-    world.engine.limits.set_limit("key:k", per_minute=6)
+    shared.set_limit(world.engine, "key:k", per_minute=6)
     many = items(world, 100)
     ((_, grant),) = taken(world)
     world.engine.control.apply(many.id, end)
@@ -121,7 +122,7 @@ def test_who_is_ended_leaves_no_slot_taken(bench: Bench, end: Literal["abort", "
 
 def test_slots_do_not_add_up_while_nobody_works(bench: Bench) -> None:
     world = World.of(bench)
-    world.engine.limits.set_limit("key:k", per_minute=6)
+    shared.set_limit(world.engine, "key:k", per_minute=6)
     items(world, 100)
     for ref, grant in taken(world):
         world.settle(ref, grant)
@@ -130,7 +131,7 @@ def test_slots_do_not_add_up_while_nobody_works(bench: Bench) -> None:
 
 
 def test_slots_do_not_add_up_while_a_session_is_stopped(world: World) -> None:
-    world.engine.limits.set_limit("key:k", per_minute=6)
+    shared.set_limit(world.engine, "key:k", per_minute=6)
     many = items(world, 100)
     for ref, grant in taken(world):
         world.settle(ref, grant)
@@ -141,6 +142,6 @@ def test_slots_do_not_add_up_while_a_session_is_stopped(world: World) -> None:
 
 
 def test_a_quick_pace_is_kept_between_two_sweeps(world: World) -> None:
-    world.engine.limits.set_limit("key:k", per_minute=600)
+    shared.set_limit(world.engine, "key:k", per_minute=600)
     items(world, 100)
     assert len(work_for(world, 10)) == 91  # the first at once, the last after nine seconds

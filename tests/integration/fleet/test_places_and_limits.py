@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from app import shared
 from app.errors import InvalidDocument
 from leadhand.models.documents import Doer, LoopDocument
 from tests.fleet import Fleet
@@ -52,7 +53,7 @@ def test_at_most_two_of_an_agent_run_over_four_workers(fleet: Fleet) -> None:
     agents.write_text(f"[agents.x]\ncommand = {command!r}\n".replace("'", '"'))
     for name in ("one", "two", "three", "four"):
         fleet.worker(name, LEADHAND_CONCURRENCY="1", LEADHAND_AGENTS=str(agents))
-    fleet.engine.limits.set_limit("agent:x", concurrency=2)
+    shared.set_limit(fleet.engine, "agent:x", concurrency=2)
     sessions = []
     for number in range(40):
         folder = fleet.folder / str(number)
