@@ -15,6 +15,7 @@ from typing import NamedTuple
 import httpx2
 
 from app.engine import Engine
+from tests.redis_users import of_broker
 from tests.silent_engine import silent_engine
 from tests.waiting import wait_until
 from tests.wire import Wire
@@ -71,7 +72,7 @@ def _start(fd: int, redis_url: str, store_url: str, threads: int) -> subprocess.
     env = {
         **{name: text for name, text in os.environ.items() if not name.startswith("LEADHAND_")},
         "LEADHAND_REDIS_URL": redis_url,
-        "LEADHAND_BROKER_URL": store_url.removesuffix("/0") + "/1",
+        "LEADHAND_BROKER_URL": of_broker(store_url),
         "LEADHAND_API_TOKEN": TOKEN,
         "LEADHAND_SECRET": SECRET,
         "LEADHAND_API_BIND": f"fd://{fd}",

@@ -60,8 +60,9 @@ def of_worker(url: str) -> str:
 
 
 def of_broker(url: str) -> str:
-    """The broker's URL where this is that of the API; otherwise the same one."""
-    return as_user(url, "broker") if urlsplit(url).username == "api" else url
+    """The broker's URL where this is that of the API; otherwise the same login in its database."""
+    user = urlsplit(url).username
+    return as_user(url, "broker") if user == "api" else in_database(url, "broker")
 
 
 def _password(user: str) -> str:

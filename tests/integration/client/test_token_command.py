@@ -15,6 +15,7 @@ from leadhand.client.client import Client
 from leadhand.errors import QuotaPassed, TokenRefused, TokenUnknown
 from leadhand.models.views.fleet import Quotas
 from tests.integration.api.test_api_process import LOOP, TOKEN, running
+from tests.redis_users import of_broker
 from tests.waiting import wait_until
 
 Leadhand = Callable[..., tuple[int, str, str]]
@@ -157,7 +158,7 @@ def test_the_client_makes_tokens_and_hears_of_its_quota(url):
 
 @pytest.mark.slow
 def test_a_token_of_another_process_is_revoked_within_seconds(url, tmp_path, module_store_url):
-    broker_url = module_store_url.removesuffix("/0") + "/1"
+    broker_url = of_broker(module_store_url)
     folder = tmp_path / "second"
     folder.mkdir()
     with running(folder, module_store_url, LEADHAND_BROKER_URL=broker_url) as other:

@@ -11,6 +11,7 @@ import pytest
 
 from tests.fleet import Fleet
 from tests.flows import flow, loop
+from tests.redis_users import of_broker
 
 #: Each gate notes that it ran, outside of the folder; the second one fails.
 RUBRIC = "## Gates\n\n- `echo one >> ../log`\n- `echo two >> ../log && false`\n"
@@ -26,7 +27,7 @@ ALWAYS = {"type": "break", "command": """echo '{"answer": "yes"}'""", "breakOn":
 @pytest.fixture
 def fleet(tmp_path: Path, store_url: str) -> Iterator[Fleet]:
     (tmp_path / "work").mkdir()
-    broker = store_url.removesuffix("/0") + "/1"
+    broker = of_broker(store_url)
     fleet = Fleet(tmp_path, store_url, broker, lease_s=5)
     fleet.worker("one")
     yield fleet

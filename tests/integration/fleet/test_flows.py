@@ -17,6 +17,7 @@ from leadhand.flows.documents import FlowRun
 from leadhand.models.views.result import ResultView
 from tests.fleet import Fleet
 from tests.flows import ask, llm, loop
+from tests.redis_users import of_broker
 from tests.waiting import wait_until
 
 #: Where the scripted agent begins, and what it does first while there is a file `hold`.
@@ -106,7 +107,7 @@ class Flows(Fleet):
 def module_flows(
     tmp_path_factory: pytest.TempPathFactory, module_store_url: str
 ) -> Iterator[Flows]:
-    broker = module_store_url.removesuffix("/0") + "/1"
+    broker = of_broker(module_store_url)
     flows = Flows(tmp_path_factory.mktemp("flows"), module_store_url, broker)
     flows.worker("one", LEADHAND_CONCURRENCY="4")
     yield flows

@@ -57,7 +57,7 @@ def test_messages_for_nobody_are_found_and_dropped(fleet: Fleet) -> None:
     arguments = (("00000000", "00000000", "do"), (waits, waits, "loop~1[1]/do"))
     for args in arguments:
         fleet.celery.send_task("leadhand.agent", args=args, queue="agents@far", priority=5)
-    fleet.celery.send_task("other.task", args=["x"], queue="others")
+    fleet.celery.send_task("other.task", args=["x"], queue="tools@others")
     here = "agents@local"
     found = {(f.kind, f.what, f.mended) for f in audit(fleet)}
     lost = (
@@ -71,8 +71,8 @@ def test_messages_for_nobody_are_found_and_dropped(fleet: Fleet) -> None:
     assert ("message_stray", lost, True) in {
         (f.kind, f.what, f.mended) for f in audit(fleet, repair=True)
     }
-    assert fleet.engine.transitions._carrier.depths(["agents@far", here, "others"]) == {
-        "agents@far": 1, here: 1, "others": 1,
+    assert fleet.engine.transitions._carrier.depths(["agents@far", here, "tools@others"]) == {
+        "agents@far": 1, here: 1, "tools@others": 1,
     }  # fmt: skip
     fleet.worker("one")
     assert fleet.engine.queries.session(there).status == "active"

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from app.core.addresses import SessionRef
 from tasks import stale_messages
 from tests.fleet import Fleet
+from tests.redis_users import of_broker
 from tests.waiting import wait_until
 
 QUEUE = "agents@default"
@@ -180,7 +181,7 @@ class Stand:
 
 @pytest.fixture(scope="module")
 def stand(module_store_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stand]:
-    broker_url = module_store_url.removesuffix("/0") + "/1"
+    broker_url = of_broker(module_store_url)
     folder = tmp_path_factory.mktemp("malformed")
     fleet = Fleet(folder, module_store_url, broker_url, lease_s=30, LEADHAND_PLACE="default")
     with redis.Redis.from_url(broker_url) as broker:

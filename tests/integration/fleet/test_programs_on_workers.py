@@ -13,6 +13,7 @@ from app.core.outcomes import Outcome
 from app.core.program import Action, Loop, Node, Program, RetryPolicy, Step
 from app.sessions.submit import About
 from tests.fleet import Fleet
+from tests.redis_users import of_broker
 from tests.waiting import wait_until
 
 
@@ -21,7 +22,7 @@ def module_fleet(
     tmp_path_factory: pytest.TempPathFactory, module_store_url: str
 ) -> Iterator[Fleet]:
     folder = tmp_path_factory.mktemp("fleet")
-    broker = module_store_url.removesuffix("/0") + "/1"
+    broker = of_broker(module_store_url)
     fleet = Fleet(folder, module_store_url, broker, lease_s=5)
     fleet.worker("one")
     yield fleet

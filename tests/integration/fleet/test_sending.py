@@ -22,6 +22,7 @@ from tasks.canvas import Canvas, body_of, remember, send_on, split_canvas
 from tasks.celery_app import make_celery
 from tasks.publisher import KeptConnection, Letter, Publisher
 from tasks.steps import register
+from tests.redis_users import of_broker
 from tests.wire import Wire
 from workers.host import event_batching
 
@@ -41,8 +42,9 @@ def celery(broker_url: str) -> Celery:
 
 
 @pytest.fixture
-def broker(broker_url: str) -> Iterator[redis.Redis]:
-    with redis.Redis.from_url(broker_url, decode_responses=True) as client:
+def broker(broker_url: str, redis_url: str) -> Iterator[redis.Redis]:
+    """A client of the database of messages with all rights."""
+    with redis.Redis.from_url(of_broker(redis_url), decode_responses=True) as client:
         yield client
 
 
@@ -265,8 +267,9 @@ def test_messages_wait_for_no_broker_that_came_back(broker_url: str, broker: red
 
 
 def test_a_broker_with_its_own_names_for_keys_is_left_to_kombu(
-    celery: Celery, broker: redis.Redis
+    celery: Celery, broker: redis.Redis, redis_url: str
 ) -> None:
+    celery.conf.broker_url = of_broker(redis_url)  # the users of a fleet have no such keys
     celery.conf.broker_transport_options["global_keyprefix"] = "theirs:"
     post = Publisher(celery)
     for _ in range(2):

@@ -18,6 +18,7 @@ from leadhand.graphs.documents import GraphDocument
 from leadhand.models.views.fleet import ToolHere
 from tests.fleet import Fleet
 from tests.flows import flow, loop
+from tests.redis_users import of_broker
 from tests.waiting import wait_until
 from workers.host.inventory import Inventory
 
@@ -45,7 +46,7 @@ def fleet(tmp_path: Path, store_url: str) -> Iterator[Fleet]:
     (tmp_path / "tools").mkdir()
     (tmp_path / "tools/sums.py").write_text(CODE)
     (tmp_path / "work").mkdir()
-    broker = store_url.removesuffix("/0") + "/1"
+    broker = of_broker(store_url)
     env = {"TOOLS": tmp_path / "tools", "AGENTS": tmp_path / "agents.toml"}
     env["FLOWS"] = tmp_path / "flows"
     fleet = Fleet(
