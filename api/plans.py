@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from api.auth import allow, current_author, current_caller, current_visitor, may_bring_commands
 from api.serving import Call, serves
+from app import folders as app_folders
 from app.core.environment import environment_of
 from app.engine import Engine
 from leadhand.contract import folders, plans
@@ -120,30 +121,30 @@ def _seen(given: str | None) -> int | None:
 @serves(folders.LIST)
 def list_every(engine: Engine, _: Call, asked: folders.FoldersQuery) -> Page[WorktreeView]:
     """Lists the worktree folders of all sessions, newest first."""
-    return engine.folder_index.page(asked.cursor)
+    return app_folders.list_all(engine, asked.cursor)
 
 
 @serves(folders.AUDIT)
 def audit(engine: Engine, _: Call, asked: folders.FolderAuditBody) -> FolderAuditView:
     """Starts comparing the folders at each place with the store."""
-    return engine.folder_audits.start(repair=asked.repair)
+    return app_folders.audit(engine, repair=asked.repair)
 
 
 @serves(folders.OF_SESSION)
 def list_all(engine: Engine, call: Call, _: NoQuery) -> Page[WorktreeView]:
     """Lists the worktree folders of a plan's tasks, or that of a session."""
-    own = engine.own_folders.find(call.session)
-    found = [own] if own is not None else engine.worktrees.list_all(call.session)
+    own = app_folders.find_own(engine, call.session)
+    found = [own] if own is not None else app_folders.list_of_plan(engine, call.session)
     return Page[WorktreeView](items=found)
 
 
 @serves(folders.CLEAN)
 def clean(engine: Engine, call: Call, asked: folders.CleanBody) -> CleaningView:
     """Starts removing the folders of ended tasks, or of a session."""
-    own = engine.own_folders.find(call.session)
+    own = app_folders.find_own(engine, call.session)
     if own is not None:
-        return engine.own_folders.clean(own, force=asked.force)
-    return engine.worktrees.clean(call.session, asked.tasks, force=asked.force)
+        return app_folders.clean_own(engine, own, force=asked.force)
+    return app_folders.clean_of_plan(engine, call.session, asked.tasks, force=asked.force)
 
 
 @serves(folders.MERGES)
@@ -157,7 +158,8 @@ def apply(engine: Engine, call: Call, asked: folders.ApplyBody) -> ApplyingView:
     """Starts bringing a session's work into the folder it was started in."""
     free = may_bring_commands(engine)
     allow(asked, free=free)
-    return engine.own_folders.apply(
+    return app_folders.apply(
+        engine,
         call.session,
         force=asked.force,
         mode=asked.recheck,

@@ -10,12 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from app.context import Context
 from app.core.records import Carrier
 from app.errors import InvalidDocument
 from app.fleet.flow_catalog import Catalog
 from app.fleet.overview import Statistics
-from app.folders import FolderAudits, FolderIndex, OwnFolders, Worktrees
 from app.guards import GuardQueries, Guards
 from app.plans.edits import PlanFacts
 from app.plans.plans import ComingHome, Plans
@@ -27,6 +25,7 @@ from app.sessions.attempts import Attempts
 from app.sessions.attention import Attention
 from app.sessions.audit import Audit
 from app.sessions.bulk import Annotations, Bulk, Deletion
+from app.sessions.context import SessionContext
 from app.sessions.control import SessionControl
 from app.sessions.drafts import FlowChecks
 from app.sessions.drawings import Drawings
@@ -52,7 +51,7 @@ from app.transitions import Callers
 from leadhand.models.views.fleet import WorkerView
 
 
-class Engine(Context):
+class Engine(SessionContext):
     """The services of one process. All their methods raise StoreAway if Redis is unreachable."""
 
     def __init__(self, store: Store, carrier: Carrier, settings: Settings) -> None:
@@ -161,13 +160,9 @@ class Engine(Context):
         self.plan_progress = PlanProgress(
             store, self.registry, self.transitions, self.submit, self.reports, self.plan_facts
         )
-        self.worktrees = Worktrees(store, self.registry, self.transitions, self.submit)
-        self.folder_index = FolderIndex(store, self.registry)
-        self.folder_audits = FolderAudits(settings, self.fleet, self.submit)
         self.coming_home = ComingHome(store, self.registry, self.submit)
-        self.own_folders = OwnFolders(store, settings, self.registry, self.transitions, self.submit)
         self.plans = Plans(store, self.registry, self.transitions, self.answers, self.inbox)
-        self.deletion = Deletion(self.registry, self.control, self.reports, self.folder_index)
+        self.deletion = Deletion(self, self.control, self.reports)
         self.bulk = Bulk(store, self.queries, self.control, self.deletion, self.annotations)
         self.outbox = Outbox(
             self,

@@ -1,10 +1,14 @@
-"""The folders that tasks and sessions have to themselves: derived, recorded, listed and removed."""
+"""The folders that tasks and sessions have to themselves: derived, recorded, listed and removed.
+
+An own folder is that of a session; the tasks of a plan have folders by its runs. All functions
+raise StoreAway.
+"""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import PurePosixPath
 from typing import NamedTuple
@@ -13,21 +17,19 @@ from pydantic import JsonValue
 
 from app.compiler.applying import Mode, Recheck, apply_program, recheck_of
 from app.compiler.folders import audit_program, clean_program, discard_program, own_folder_of
+from app.context import Context
 from app.core.addresses import SessionRef
 from app.core.environment import SessionEnvironment
 from app.core.folders import MERGE_FOLDER, Kind, OwnFolder
 from app.core.program import Program
 from app.core.states import ACCEPTED, ENDED, FINAL, SessionStatus
-from app.fleet.overview import Fleet
 from app.plans.edits import read_survey
 from app.plans.tasks import PlanRecord, parse_plan
-from app.programs import Registry
+from app.sessions.context import SessionContext
 from app.sessions.drafts import Environments
 from app.sessions.listing import END, decode_place, encode_cursor
-from app.sessions.submit import About, Request, Submissions
-from app.settings import Settings
+from app.sessions.submit import About, Request
 from app.store.store import Store
-from app.transitions import Transitions
 from leadhand.errors import ControlRefused, KeyDamaged, NoPlan, PlanRefused, SessionUnknown
 from leadhand.models.text import list_first
 from leadhand.models.views.fleet import FolderAuditStarted, FolderAuditView
@@ -45,30 +47,15 @@ _SHOWN = 3
 _CLEANING = ".cleaning"
 
 
-class FolderAudits:
-    """Starts a session per place that compares its folders with the store."""
+def audit(engine: SessionContext, *, repair: bool) -> FolderAuditView:
+    """Start one session per place (worker host) that compares its folders with the store.
 
-    def __init__(self, settings: Settings, fleet: Fleet, submit: Submissions) -> None:
-        self._settings = settings
-        self._fleet = fleet
-        self._submit = submit
-
-    def start(self, *, repair: bool) -> FolderAuditView:
-        """Start one session per place (worker host) that compares its folders with the store.
-
-        With `repair` it also repairs what differs.
-        """
-        places = sorted({worker.place for worker in self._fleet.inventories()})
-        return FolderAuditView(
-            items=[
-                FolderAuditStarted(place=place, session=self._start(place, repair=repair))
-                for place in places
-            ]
-        )
-
-    def _start(self, place: str, *, repair: bool) -> str:
+    With `repair` it also repairs what differs.
+    """
+    folder = str(engine.settings.worktrees_root.resolve() / _AUDIT)
+    items = []
+    for place in sorted({worker.place for worker in engine.fleet.inventories()}):
         program = audit_program(place, repair=repair)
-        folder = str(self._settings.worktrees_root.resolve() / _AUDIT)
         about = About(
             kind="workflow",
             name=program.name,
@@ -77,7 +64,9 @@ class FolderAudits:
             folder=folder,
             place=place,
         )
-        return self._submit.program(program, about).session
+        started = engine.submit.program(program, about).session
+        items.append(FolderAuditStarted(place=place, session=started))
+    return FolderAuditView(items=items)
 
 
 class KnownFolder(NamedTuple):
@@ -100,102 +89,103 @@ class StoreFolders(NamedTuple):
     folders: tuple[KnownFolder, ...]
 
 
-class FolderIndex:
-    """Reads which folders the sessions of the store have."""
+def list_all(engine: Context, cursor: str | None) -> Page[WorktreeView]:
+    """List the folders made for the next batch of sessions and their tasks, newest first."""
+    before = END if cursor is None else decode_place(cursor)
+    places = engine.store.session_index().page(None, before=before, limit=EXAMINED)
+    damaged: list[str] = []
+    found = [one.view for one in _folders_of(engine, [place.session for place in places], damaged)]
+    more = len(places) == EXAMINED
+    following = encode_cursor(list(places[-1])) if more else None
+    return Page(items=found, next=following, partial=more, examined=len(places), damaged=damaged)
 
-    def __init__(self, store: Store, registry: Registry) -> None:
-        self._store = store
-        self._registry = registry
 
-    def page(self, cursor: str | None) -> Page[WorktreeView]:
-        """List the folders made for the next batch of sessions and their tasks, newest first."""
-        before = END if cursor is None else decode_place(cursor)
-        places = self._store.session_index().page(None, before=before, limit=EXAMINED)
-        damaged: list[str] = []
-        found = [one.view for one in self._of([place.session for place in places], damaged)]
-        more = len(places) == EXAMINED
-        following = encode_cursor(list(places[-1])) if more else None
-        return Page(
-            items=found, next=following, partial=more, examined=len(places), damaged=damaged
+def read_at_place(engine: Context, place: str, sessions: Sequence[str]) -> StoreFolders:
+    """Return all folders on record at a worker host, and the statuses of `sessions`."""
+    found: list[KnownFolder] = []
+    batch: list[str] = []
+    for one in engine.store.session_index().walk(None, END):
+        batch.append(one.session)
+        if len(batch) == EXAMINED:
+            found += _folders_of(engine, batch, [])
+            batch = []
+    found += _folders_of(engine, batch, [])
+    here = [one for one in found if one.view.place == place and _is_made(one.view)]
+    return read_statuses(engine, sessions)._replace(folders=tuple(here))
+
+
+def read_statuses(engine: Context, sessions: Sequence[str]) -> StoreFolders:
+    """Return the statuses of these sessions and the store's id, without listing folders."""
+    identity = engine.store.identity().read()
+    damaged: list[str] = []
+    found = engine.store.fields_of(list(sessions), damaged)
+    statuses = {session: fields["status"] for session, (_, fields) in found.items()}
+    statuses |= dict.fromkeys(damaged, "damaged")  # it was not deleted
+    return StoreFolders(identity.id if identity is not None else "", statuses, ())
+
+
+def check_deletion(engine: Context, session: str) -> None:
+    """Raise ControlRefused if an ended session's folder may hold work not yet merged.
+
+    Nothing could apply the work in a folder without its session. Folders whose work is applied
+    or merged do not count: a worker of their place removes them later.
+    """
+    ref = engine.registry.ref(session)
+    fields = engine.store.fields(ref)
+    if fields["status"] not in ENDED:
+        return
+    own = json.loads(fields.get("own_folder") or "{}")
+    merged: set[str] = set()
+    if fields.get("kind") == "plan":
+        plan = parse_plan(engine.store.plan(ref))
+        merged = {task.id for task in plan.tasks if task.merged} if plan else set()
+    left = [
+        one.view.folder
+        for one in _folders_of(engine, [session])
+        if not (one.view.cleaned or own.get("applied") or one.view.task in merged)
+    ]
+    if left:
+        which = "its folder" if len(left) == 1 else "its folders"
+        hint = (
+            f"{which} {list_first(left, _SHOWN)} may have work; apply it or clean them"
+            " first, or delete the session with force, which leaves them"
         )
+        raise ControlRefused(session, "delete", fields["status"], hint)
 
-    def at_place(self, place: str, sessions: Sequence[str]) -> StoreFolders:
-        """Return all folders on record at a worker host, and the statuses of `sessions`."""
-        found: list[KnownFolder] = []
-        batch: list[str] = []
-        for one in self._store.session_index().walk(None, END):
-            batch.append(one.session)
-            if len(batch) == EXAMINED:
-                found += self._of(batch, [])
-                batch = []
-        found += self._of(batch, [])
-        here = [one for one in found if one.view.place == place and _is_made(one.view)]
-        return self.of_sessions(sessions)._replace(folders=tuple(here))
 
-    def of_sessions(self, sessions: Sequence[str]) -> StoreFolders:
-        """Return the statuses of these sessions and the store's id, without listing folders."""
-        identity = self._store.identity().read()
-        damaged: list[str] = []
-        found = self._store.fields_of(list(sessions), damaged)
-        statuses = {session: fields["status"] for session, (_, fields) in found.items()}
-        statuses |= dict.fromkeys(damaged, "damaged")  # it was not deleted
-        return StoreFolders(identity.id if identity is not None else "", statuses, ())
+def _folders_of(
+    engine: Context, sessions: Sequence[str], damaged: list[str] | None = None
+) -> Iterator[KnownFolder]:
+    """Yields the folders of sessions, as `Store.fields_of` reads them."""
+    for session, (ref, fields) in engine.store.fields_of(sessions, damaged).items():
+        try:
+            yield from list(_folders_of_session(engine, ref, fields))
+        except KeyDamaged:
+            if damaged is None:
+                raise
+            damaged.append(session)
 
-    def check_deletion(self, session: str) -> None:
-        """Raise ControlRefused if an ended session's folder may hold work not yet merged.
 
-        Nothing could apply the work in a folder without its session. Folders whose work is applied
-        or merged do not count: a worker of their place removes them later.
-        """
-        ref = self._registry.ref(session)
-        fields = self._store.fields(ref)
-        if fields["status"] not in ENDED:
-            return
-        own = json.loads(fields.get("own_folder") or "{}")
-        merged: set[str] = set()
-        if fields.get("kind") == "plan":
-            plan = parse_plan(self._store.plan(ref))
-            merged = {task.id for task in plan.tasks if task.merged} if plan else set()
-        left = [
-            one.view.folder
-            for one in self._of([session])
-            if not (one.view.cleaned or own.get("applied") or one.view.task in merged)
-        ]
-        if left:
-            which = "its folder" if len(left) == 1 else "its folders"
-            hint = (
-                f"{which} {list_first(left, _SHOWN)} may have work; apply it or clean them"
-                " first, or delete the session with force, which leaves them"
-            )
-            raise ControlRefused(session, "delete", fields["status"], hint)
+def _folders_of_session(
+    engine: Context, ref: SessionRef, fields: Mapping[str, str]
+) -> Iterator[KnownFolder]:
+    if fields.get("kind") == "plan":
+        yield from _folders_of_plan(engine, ref, fields)
+    elif fields.get("own_folder"):
+        own = json.loads(fields["own_folder"])
+        if "kind" in own:  # a worker has made it
+            view = _own_view(ref.id, fields, own)
+            yield KnownFolder(view, str(own["origin"]), str(own.get("target") or ""))
 
-    def _of(
-        self, sessions: Sequence[str], damaged: list[str] | None = None
-    ) -> Iterator[KnownFolder]:
-        """Yields the folders of sessions, as `Store.fields_of` reads them."""
-        for session, (ref, fields) in self._store.fields_of(sessions, damaged).items():
-            try:
-                yield from list(self._of_session(ref, fields))
-            except KeyDamaged:
-                if damaged is None:
-                    raise
-                damaged.append(session)
 
-    def _of_session(self, ref: SessionRef, fields: Mapping[str, str]) -> Iterator[KnownFolder]:
-        if fields.get("kind") == "plan":
-            yield from self._of_plan(ref, fields)
-        elif fields.get("own_folder"):
-            own = json.loads(fields["own_folder"])
-            if "kind" in own:  # a worker has made it
-                view = own_view(ref.id, fields, own)
-                yield KnownFolder(view, str(own["origin"]), str(own.get("target") or ""))
-
-    def _of_plan(self, ref: SessionRef, fields: Mapping[str, str]) -> Iterator[KnownFolder]:
-        plan, survey = parse_plan(self._store.plan(ref)), read_survey(self._store, ref)
-        if plan is None or survey is None:
-            return
-        for view in plan_views(self._store, ref, plan, fields.get("place", "")):
-            yield KnownFolder(view, fields.get("cwd", ""), survey.target)
+def _folders_of_plan(
+    engine: Context, ref: SessionRef, fields: Mapping[str, str]
+) -> Iterator[KnownFolder]:
+    plan, survey = parse_plan(engine.store.plan(ref)), read_survey(engine.store, ref)
+    if plan is None or survey is None:
+        return
+    for view in _plan_views(engine.store, ref, plan, fields.get("place", "")):
+        yield KnownFolder(view, fields.get("cwd", ""), survey.target)
 
 
 def _is_made(view: WorktreeView) -> bool:
@@ -208,7 +198,7 @@ def _is_made(view: WorktreeView) -> bool:
     return not view.cleaned and not is_due
 
 
-def plan_views(
+def _plan_views(
     store: Store, ref: SessionRef, plan: PlanRecord, place: str
 ) -> Iterator[WorktreeView]:
     """Yields a view of each folder that the tasks of a plan have, in the order of the plan."""
@@ -232,7 +222,7 @@ def plan_views(
         )
 
 
-def own_view(session: str, fields: Mapping[str, str], own: Mapping[str, object]) -> WorktreeView:
+def _own_view(session: str, fields: Mapping[str, str], own: Mapping[str, object]) -> WorktreeView:
     """Builds the API's view of the folder that a session has to itself."""
     return WorktreeView.model_validate(
         {
@@ -244,235 +234,145 @@ def own_view(session: str, fields: Mapping[str, str], own: Mapping[str, object])
     )  # fmt: skip
 
 
-class OwnFolders:
-    """Lists, applies and removes the folders of sessions, and records what workers made of them."""
+def record_own(engine: Context, fields: Mapping[str, JsonValue]) -> None:
+    """Store facts about a session's own folder in its record; ignores a deleted session."""
+    ref = engine.store.ref(str(fields["session"]))
+    if ref is None:
+        return
+    facts = {name: value for name, value in fields.items() if name != "session"}
+    engine.transitions.run("own_folder", ref, {"facts": facts})
 
-    def __init__(
-        self,
-        store: Store,
-        settings: Settings,
-        registry: Registry,
-        transitions: Transitions,
-        submit: Submissions,
-    ) -> None:
-        self._store = store
-        self._environments = Environments(store, settings, registry)
-        self._registry = registry
-        self._transitions = transitions
-        self._submit = submit
 
-    def record(self, fields: Mapping[str, JsonValue]) -> None:
-        """Store facts about a session's own folder in its record; ignores a deleted session."""
-        ref = self._store.ref(str(fields["session"]))
-        if ref is None:
-            return
-        facts = {name: value for name, value in fields.items() if name != "session"}
-        self._transitions.run("own_folder", ref, {"facts": facts})
+def record_work(engine: Context, ref: SessionRef, fields: Mapping[str, JsonValue]) -> None:
+    """Record the state of a folder that is judged (`work`), where no doer has made it."""
+    work = f"{time.time_ns() // 1_000_000} {fields['work']}"
+    engine.transitions.run("own_folder", ref, {"work": work})
 
-    def record_work(self, ref: SessionRef, fields: Mapping[str, JsonValue]) -> None:
-        """Record the state of a folder that is judged (`work`), where no doer has made it."""
-        work = f"{time.time_ns() // 1_000_000} {fields['work']}"
-        self._transitions.run("own_folder", ref, {"work": work})
 
-    def reserve(self, session: str, statuses: Collection[SessionStatus], hold_s: float) -> str:
-        """Keep a session from being resumed for a time; returns '' or the status that forbids it.
+def reserve(
+    engine: Context, session: str, statuses: Collection[SessionStatus], hold_s: float
+) -> str:
+    """Keep a session from being resumed for a time; returns '' or the status that forbids it.
 
-        It is blocked only in one of these `statuses`. A deleted session needs no reservation. It
-        lasts until `release`, or for `hold_s` seconds if that never comes.
-        """
-        ref = self._store.ref(session)
-        if ref is None:
-            return ""
-        allowed: list[JsonValue] = [status.value for status in statuses]
-        arguments: dict[str, JsonValue] = {"from": allowed, "hold_ms": int(hold_s * 1000)}
-        try:
-            answer = self._transitions.run("own_folder", ref, arguments)
-        except SessionUnknown:
-            return ""
-        return str(answer.status) if answer.word == "refused" else ""
+    It is blocked only in one of these `statuses`. A deleted session needs no reservation. It
+    lasts until `release`, or for `hold_s` seconds if that never comes.
+    """
+    ref = engine.store.ref(session)
+    if ref is None:
+        return ""
+    allowed: list[JsonValue] = [status.value for status in statuses]
+    arguments: dict[str, JsonValue] = {"from": allowed, "hold_ms": int(hold_s * 1000)}
+    try:
+        answer = engine.transitions.run("own_folder", ref, arguments)
+    except SessionUnknown:
+        return ""
+    return str(answer.status) if answer.word == "refused" else ""
 
-    def release(self, session: str) -> None:
-        """End the reservation of a session's folder, so that the session can be resumed."""
-        ref = self._store.ref(session)
-        if ref is not None:
-            with suppress(SessionUnknown):
-                self._transitions.run("own_folder", ref, {"release": True})
 
-    def find(self, session: str) -> WorktreeView | None:
-        """Return a view of the folder made for a session, or None. Raises SessionUnknown."""
-        fields = self._store.fields(self._registry.ref(session))
-        known = json.loads(fields.get("own_folder") or "null")
-        if known is None:
-            return None
-        return own_view(session, fields, known)
+def release(engine: Context, session: str) -> None:
+    """End the reservation of a session's folder, so that the session can be resumed."""
+    ref = engine.store.ref(session)
+    if ref is not None:
+        with suppress(SessionUnknown):
+            engine.transitions.run("own_folder", ref, {"release": True})
 
-    def apply(
-        self,
-        session: str,
-        *,
-        force: bool,
-        mode: Mode = "commands",
-        environment: SessionEnvironment = SessionEnvironment(),  # noqa: B008 - immutable
-        free: bool = False,
-    ) -> ApplyingView:
-        """Start a session that applies work in an ended session's folder to the original one.
 
-        With `force` also work that was not accepted. `mode` says which of the checkers that
-        accepted it judge the merged work, with this environment; the caller may be `free` to bring
-        commands. Raises ControlRefused.
-        """
-        ref = self._registry.ref(session)
-        fields = self._store.fields(ref)
-        status = fields["status"]
-        found = self.find(session)
-        if found is None:
-            raise _refusal(session, status, "it worked in the folder itself, not in one of its own")
-        if found.cleaned:
-            raise _refusal(session, status, "its folder was removed")
-        if status not in ENDED:
-            raise _refusal(session, status, "wait for its end")
-        if status not in ACCEPTED and not force:
-            raise _refusal(session, status, "its work was not accepted; --force applies it")
-        own, is_copy = self._own(ref), json.loads(fields["own_folder"]).get("kind") == "copy"
-        program = apply_program(
-            session, own, found.folder, is_copy=is_copy, recheck=self._recheck(ref, mode)
-        )
-        merge = PurePosixPath(found.folder).with_name(MERGE_FOLDER) / own.prefix
-        definitions = self._submit.definitions.again(ref, fields, free=free)
-        effective = self._environments.effective(environment)
-        request = Request(environment=effective, defined=definitions, free=definitions.free)
-        about = self._about(ref, program, own.origin, "Apply")
-        about = about._replace(cwd=own.origin if is_copy else str(merge), listed_in=own.origin)
-        return ApplyingView(session=self._submit.program_of(request, program, about).session)
+def find_own(engine: Context, session: str) -> WorktreeView | None:
+    """Return a view of the folder made for a session, or None. Raises SessionUnknown."""
+    fields = engine.store.fields(engine.registry.ref(session))
+    known = json.loads(fields.get("own_folder") or "null")
+    if known is None:
+        return None
+    return _own_view(session, fields, known)
 
-    def _recheck(self, ref: SessionRef, mode: Mode) -> Recheck:
-        """How the merged work of a session is checked: by its last iteration."""
-        line = self._store.lines(ref, "ledger", -1, -1)
-        entry = LedgerEntry.model_validate_json(line[0]) if line else None
-        work = self._store.values(ref, "session", ["work"]).get("work", "").partition(" ")[2]
-        program = self._registry.program(self._registry.facts(ref).program)
-        return recheck_of(program, entry, work, mode)
 
-    def clean(self, found: WorktreeView, *, force: bool) -> CleaningView:
-        """Start a session that removes an ended session's folder, or return why it is kept."""
-        why = _why_not_removed(found, force=force)
-        if why or found.cleaned:
-            failed = [] if found.cleaned else [found.model_copy(update={"kept": why})]
-            return CleaningView(failed=failed)
-        ref = self._registry.ref(found.session)
-        # Its lock is on a folder of its own: the session may hold that of the work.
-        folder = str(PurePosixPath(found.folder).parent / _CLEANING)
-        program = discard_program(ref.id, self._own(ref), found.folder, force=force)
-        about = self._about(ref, program, folder, "Remove the folder")
-        started = self._submit.program(program, about).session
-        return CleaningView(session=started, cleaning=[found])
+def apply(
+    engine: SessionContext,
+    session: str,
+    *,
+    force: bool,
+    mode: Mode = "commands",
+    environment: SessionEnvironment = SessionEnvironment(),  # noqa: B008 - immutable
+    free: bool = False,
+) -> ApplyingView:
+    """Start a session that applies work in an ended session's folder to the original one.
 
-    def _own(self, ref: SessionRef) -> OwnFolder:
-        program = self._registry.program(self._registry.facts(ref).program)
-        own = own_folder_of(program, root="")
-        assert own is not None
-        return own
+    With `force` also work that was not accepted. `mode` says which of the checkers that
+    accepted it judge the merged work, with this environment; the caller may be `free` to bring
+    commands. Raises ControlRefused.
+    """
+    ref = engine.registry.ref(session)
+    fields = engine.store.fields(ref)
+    status = fields["status"]
+    found = find_own(engine, session)
+    if found is None:
+        raise _refusal(session, status, "it worked in the folder itself, not in one of its own")
+    if found.cleaned:
+        raise _refusal(session, status, "its folder was removed")
+    if status not in ENDED:
+        raise _refusal(session, status, "wait for its end")
+    if status not in ACCEPTED and not force:
+        raise _refusal(session, status, "its work was not accepted; --force applies it")
+    own, is_copy = _own_of(engine, ref), json.loads(fields["own_folder"]).get("kind") == "copy"
+    program = apply_program(
+        session, own, found.folder, is_copy=is_copy, recheck=_recheck(engine, ref, mode)
+    )
+    merge = PurePosixPath(found.folder).with_name(MERGE_FOLDER) / own.prefix
+    definitions = engine.submit.definitions.again(ref, fields, free=free)
+    effective = Environments(engine.store, engine.settings, engine.registry).effective(environment)
+    request = Request(environment=effective, defined=definitions, free=definitions.free)
+    about = _about(engine, ref, program, own.origin, "Apply")
+    about = about._replace(cwd=own.origin if is_copy else str(merge), listed_in=own.origin)
+    return ApplyingView(session=engine.submit.program_of(request, program, about).session)
 
-    def _about(self, ref: SessionRef, program: Program, folder: str, what: str) -> About:
-        return About(
-            kind="workflow",
-            name=program.name,
-            label=f"{what} of session {ref.id}",
-            cwd=folder,
-            folder=folder,
-            place=self._registry.facts(ref).place,
-        )
+
+def _recheck(engine: Context, ref: SessionRef, mode: Mode) -> Recheck:
+    """How the merged work of a session is checked: by its last iteration."""
+    line = engine.store.lines(ref, "ledger", -1, -1)
+    entry = LedgerEntry.model_validate_json(line[0]) if line else None
+    work = engine.store.values(ref, "session", ["work"]).get("work", "").partition(" ")[2]
+    program = engine.registry.program(engine.registry.facts(ref).program)
+    return recheck_of(program, entry, work, mode)
+
+
+def clean_own(engine: SessionContext, found: WorktreeView, *, force: bool) -> CleaningView:
+    """Start a session that removes an ended session's folder, or return why it is kept."""
+    why = _why_kept(found, force=force)
+    if why or found.cleaned:
+        failed = [] if found.cleaned else [found.model_copy(update={"kept": why})]
+        return CleaningView(failed=failed)
+    ref = engine.registry.ref(found.session)
+    # Its lock is on a folder of its own: the session may hold that of the work.
+    folder = str(PurePosixPath(found.folder).parent / _CLEANING)
+    program = discard_program(ref.id, _own_of(engine, ref), found.folder, force=force)
+    about = _about(engine, ref, program, folder, "Remove the folder")
+    started = engine.submit.program(program, about).session
+    return CleaningView(session=started, cleaning=[found])
+
+
+def _own_of(engine: Context, ref: SessionRef) -> OwnFolder:
+    program = engine.registry.program(engine.registry.facts(ref).program)
+    own = own_folder_of(program, root="")
+    assert own is not None
+    return own
+
+
+def _about(engine: Context, ref: SessionRef, program: Program, folder: str, what: str) -> About:
+    return About(
+        kind="workflow",
+        name=program.name,
+        label=f"{what} of session {ref.id}",
+        cwd=folder,
+        folder=folder,
+        place=engine.registry.facts(ref).place,
+    )
 
 
 def _refusal(session: str, status: str, hint: str) -> ControlRefused:
     return ControlRefused(session, "apply", status, hint)
 
 
-def _why_not_removed(found: WorktreeView, *, force: bool) -> str:
-    """Why a folder must stay; empty if it may be removed."""
-    if found.status is None or found.status in (*FINAL, SessionStatus.FAILED):
-        return ""
-    if found.status == SessionStatus.STOPPED:
-        return "" if force else "its session is stopped and may be resumed; --force removes it"
-    return f"its session is {found.status}"
-
-
-class Worktrees:
-    """Lists and removes the folders of a plan's tasks, and records what workers made of them."""
-
-    def __init__(
-        self,
-        store: Store,
-        registry: Registry,
-        transitions: Transitions,
-        submit: Submissions,
-    ) -> None:
-        self._store = store
-        self._registry = registry
-        self._transitions = transitions
-        self._submit = submit
-
-    def record(self, fields: Mapping[str, JsonValue]) -> None:
-        """Store what happened to the folder of a task's run. Raises StoreAway.
-
-        `fields` name the plan, the task and the run; a deleted plan is no error.
-        """
-        ref = self._store.ref(str(fields["plan"]))
-        if ref is None:
-            return
-        arguments = {name: value for name, value in fields.items() if name != "plan"}
-        answer = self._transitions.run("plan_workspace", ref, arguments)
-        self._transitions.dispatch(ref, answer)
-
-    def list_all(self, session: str) -> list[WorktreeView]:
-        """List the folders of a plan's tasks in its order. Raises SessionUnknown, NoPlan."""
-        ref = self._registry.ref(session)
-        facts = self._registry.facts(ref)
-        if facts.kind != "plan":
-            raise NoPlan(session, f"it is a {facts.kind}; plans are of kind plan")
-        plan = parse_plan(self._store.plan(ref))
-        return list(plan_views(self._store, ref, plan, facts.place)) if plan else []
-
-    def clean(self, session: str, tasks: Sequence[str], *, force: bool) -> CleaningView:
-        """Start a session that removes the folders of ended tasks: of all, or of some.
-
-        Raises NoPlan, and PlanRefused for a task without a folder.
-        """
-        found = [one for one in self.list_all(session) if not one.cleaned]
-        for task in tasks:
-            if not any(one.task == task for one in found):
-                raise PlanRefused(session, task, "it has no folder of its own")
-        chosen = [one for one in found if not tasks or one.task in tasks]
-        plan = parse_plan(self._store.plan(self._registry.ref(session)))
-        merging = {one.id for one in plan.tasks if one.state == "merging"} if plan else set()
-        checked = [(one, _why_not(one, merging, force=force)) for one in chosen]
-        failed = [one.model_copy(update={"kept": why}) for one, why in checked if why]
-        cleaning = [one for one, why in checked if not why]
-        started = self._start(self._registry.ref(session), cleaning, force=force)
-        return CleaningView(session=started, cleaning=cleaning, failed=failed)
-
-    def _start(self, ref: SessionRef, cleaning: list[WorktreeView], *, force: bool) -> str | None:
-        if not cleaning:
-            return None
-        facts = self._registry.facts(ref)
-        runs = {(one.task, one.run): one.folder for one in cleaning}
-        kind: Kind = "worktree" if cleaning[0].branch else "copy"
-        program = clean_program(ref.id, facts.cwd or "", kind, runs, force=force)
-        # Its lock is on a folder of its own: neither the plan nor a task at work delays it.
-        folder = str(PurePosixPath(cleaning[0].folder).parent / _CLEANING)
-        about = About(
-            kind="workflow",
-            name=program.name,
-            label=f"Clean the worktrees of plan {ref.id}",
-            cwd=folder,
-            folder=folder,
-            listed_in=facts.cwd or "",
-            place=facts.place,
-        )
-        return self._submit.program(program, about).session
-
-
-def _why_not(one: WorktreeView, merging: Set[str], *, force: bool) -> str:
+def _why_kept(one: WorktreeView, merging: Collection[str] = (), *, force: bool) -> str:
     """Why a folder must stay; empty if it may be removed."""
     if one.task in merging:
         return "its work is being merged"
@@ -481,3 +381,70 @@ def _why_not(one: WorktreeView, merging: Set[str], *, force: bool) -> str:
     if one.status == SessionStatus.STOPPED:
         return "" if force else "its session is stopped and may be resumed; --force removes it"
     return f"its session is {one.status}"
+
+
+def record_of_task(engine: Context, fields: Mapping[str, JsonValue]) -> None:
+    """Store what happened to the folder of a task's run. Raises StoreAway.
+
+    `fields` name the plan, the task and the run; a deleted plan is no error.
+    """
+    ref = engine.store.ref(str(fields["plan"]))
+    if ref is None:
+        return
+    arguments = {name: value for name, value in fields.items() if name != "plan"}
+    answer = engine.transitions.run("plan_workspace", ref, arguments)
+    engine.transitions.dispatch(ref, answer)
+
+
+def list_of_plan(engine: Context, session: str) -> list[WorktreeView]:
+    """List the folders of a plan's tasks in its order. Raises SessionUnknown, NoPlan."""
+    ref = engine.registry.ref(session)
+    facts = engine.registry.facts(ref)
+    if facts.kind != "plan":
+        raise NoPlan(session, f"it is a {facts.kind}; plans are of kind plan")
+    plan = parse_plan(engine.store.plan(ref))
+    return list(_plan_views(engine.store, ref, plan, facts.place)) if plan else []
+
+
+def clean_of_plan(
+    engine: SessionContext, session: str, tasks: Sequence[str], *, force: bool
+) -> CleaningView:
+    """Start a session that removes the folders of ended tasks: of all, or of some.
+
+    Raises NoPlan, and PlanRefused for a task without a folder.
+    """
+    found = [one for one in list_of_plan(engine, session) if not one.cleaned]
+    for task in tasks:
+        if not any(one.task == task for one in found):
+            raise PlanRefused(session, task, "it has no folder of its own")
+    chosen = [one for one in found if not tasks or one.task in tasks]
+    plan = parse_plan(engine.store.plan(engine.registry.ref(session)))
+    merging = {one.id for one in plan.tasks if one.state == "merging"} if plan else set()
+    checked = [(one, _why_kept(one, merging, force=force)) for one in chosen]
+    failed = [one.model_copy(update={"kept": why}) for one, why in checked if why]
+    cleaning = [one for one, why in checked if not why]
+    started = _start_cleaning(engine, engine.registry.ref(session), cleaning, force=force)
+    return CleaningView(session=started, cleaning=cleaning, failed=failed)
+
+
+def _start_cleaning(
+    engine: SessionContext, ref: SessionRef, cleaning: list[WorktreeView], *, force: bool
+) -> str | None:
+    if not cleaning:
+        return None
+    facts = engine.registry.facts(ref)
+    runs = {(one.task, one.run): one.folder for one in cleaning}
+    kind: Kind = "worktree" if cleaning[0].branch else "copy"
+    program = clean_program(ref.id, facts.cwd or "", kind, runs, force=force)
+    # Its lock is on a folder of its own: neither the plan nor a task at work delays it.
+    folder = str(PurePosixPath(cleaning[0].folder).parent / _CLEANING)
+    about = About(
+        kind="workflow",
+        name=program.name,
+        label=f"Clean the worktrees of plan {ref.id}",
+        cwd=folder,
+        folder=folder,
+        listed_in=facts.cwd or "",
+        place=facts.place,
+    )
+    return engine.submit.program(program, about).session

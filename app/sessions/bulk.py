@@ -12,9 +12,10 @@ from typing import NamedTuple
 
 from pydantic import JsonValue
 
+from app import folders
+from app.context import Context
 from app.core.states import Seen, SessionStatus
 from app.errors import InvalidDocument
-from app.folders import FolderIndex
 from app.programs import Registry
 from app.redaction import without_keys
 from app.sessions.answers import ChildReports
@@ -58,15 +59,13 @@ class Deletion:
 
     def __init__(
         self,
-        registry: Registry,
+        engine: Context,
         control: SessionControl,
         reports: ChildReports,
-        folders: FolderIndex,
     ) -> None:
-        self._registry = registry
+        self._engine = engine
         self._control = control
         self._reports = reports
-        self._folders = folders
 
     def delete(
         self,
@@ -83,9 +82,9 @@ class Deletion:
         process dies in between, the next check of the parked parent step notices it. While Redis is
         full, a session is deleted only if its end has been reported.
         """
-        ref = self._registry.ref(session)
+        ref = self._engine.registry.ref(session)
         if not (force or expired):
-            self._folders.check_deletion(session)
+            folders.check_deletion(self._engine, session)
         parent = self._reports.parent_of(ref)
         if parent:
             try:

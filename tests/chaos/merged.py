@@ -5,8 +5,10 @@ from __future__ import annotations
 import subprocess
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
+from app import folders
 from app.engine import Engine
 from app.plans.tasks import TaskRecord
 from tests.chaos.merge_load import SHARED, SHARES
@@ -62,6 +64,6 @@ def _shared(repo: Path, branch: str, landed: Sequence[TaskRecord]) -> Iterator[s
 def of_folders(engine: Engine, root: Path, places: Sequence[str]) -> Iterator[str]:
     """That no worktree is without a record, and no record without a worktree."""
     for place in places:
-        access = Access(lambda sessions, place=place: engine.folder_index.at_place(place, sessions))  # type: ignore[misc]
+        access = Access(partial(folders.read_at_place, engine, place))
         for finding in FolderAudit(root, access, repair=False).run().items:
             yield f"{finding.kind}: {finding.what}"

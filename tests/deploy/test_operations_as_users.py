@@ -13,6 +13,7 @@ import pytest
 from pydantic import JsonValue
 
 from api import create_app
+from app import folders
 from app.core.addresses import SessionRef
 from app.core.artifacts import Artifact
 from app.core.folders import plan_branch
@@ -308,7 +309,7 @@ def own_folders(walk: Walk) -> None:
     session = walk.submit({**LOOP, "worktree": True, "cwd": str(place), "place": "here"})
     ref, world = SessionRef(session, session), walk.worker
     world.settle(ref, world.grant(ref, "workspace"))
-    world.engine.own_folders.record({"session": session, "kind": "copy"})
+    folders.record_own(world.engine, {"session": session, "kind": "copy"})
     world.turn(ref, 1, "accept", check="check.true")
     world.settle(ref, world.grant(ref, "keep"))
     walk.do("worktrees.listed", session=session)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from pydantic import TypeAdapter
 
+from app import folders
 from app.core.addresses import SessionRef
 from app.core.outcomes import Outcome
 from app.core.program import Loop, Program, Step
@@ -52,7 +53,7 @@ def program_of(world: World, ref: SessionRef) -> Program:
 
 def finish(world: World, ref: SessionRef, verdict: str = "accept") -> None:
     world.settle(ref, world.grant(ref, "workspace"))
-    world.engine.own_folders.record({"session": ref.id, "kind": "worktree", "branch": "b"})
+    folders.record_own(world.engine, {"session": ref.id, "kind": "worktree", "branch": "b"})
     world.settle(ref, world.grant(ref, "loop~1[1]/do"))
     answer = world.settle(ref, world.grant(ref, "loop~1[1]/check.true"))
     judged = Outcome.model_validate({"word": "succeeded", "verdict": verdict})
@@ -112,14 +113,14 @@ def test_ended_session_says_where_its_work_is(
         world.engine.queries.session(ref.id), [], []
     )
     locked = "another git is at work, or was killed and left its lock: remove the lock"
-    world.engine.own_folders.record({"session": ref.id, "refused": locked})
+    folders.record_own(world.engine, {"session": ref.id, "refused": locked})
     session = world.engine.queries.session(ref.id)
     for lines in (
         explanation(world.engine.explainer.explain(ref.id)),
         session_lines(session, [], []),
     ):
         assert [one for one in lines if locked in one] == [f"not applied: {locked}"]
-    world.engine.own_folders.record({"session": ref.id, "applied": "main was fast-forwarded"})
+    folders.record_own(world.engine, {"session": ref.id, "applied": "main was fast-forwarded"})
     assert not any(
         "leadhand apply" in one for one in next_steps(world.engine.queries.result(ref.id))
     )
@@ -180,10 +181,10 @@ def test_every_node_waits_for_the_folder_and_is_waited_for(world: World, tmp_pat
 def test_apply_is_a_session_in_the_users_folder(world: World, tmp_path: Path) -> None:
     ref = submit(world, LOOP | {"cwd": str(tmp_path)})
     with pytest.raises(ControlRefused, match="wait for its end"):
-        world.engine.own_folders.apply(ref.id, force=True)
+        folders.apply(world.engine, ref.id, force=True)
     finish(world, ref)
     assert world.engine.queries.session(ref.id).status == "completed"
-    started = world.engine.own_folders.apply(ref.id, force=False).session
+    started = folders.apply(world.engine, ref.id, force=False).session
     other = SessionRef(started, started)
     fields = world.engine.store.fields(other)
     assert fields["folder"].endswith(f":{tmp_path}")
@@ -195,7 +196,7 @@ def test_apply_is_a_session_in_the_users_folder(world: World, tmp_path: Path) ->
     )
     holder = world.session(str(tmp_path))
     assert world.claim(holder, "loop~1[1]/do").why == "lock"
-    world.engine.own_folders.record({"session": ref.id, "applied": "done", "refused": ""})
+    folders.record_own(world.engine, {"session": ref.id, "applied": "done", "refused": ""})
     view = world.engine.queries.session(ref.id).worktree
     assert view is not None
     assert (view.applied, view.refused, view.branch) == ("done", None, "b")
@@ -205,40 +206,39 @@ def test_unaccepted_work_is_applied_only_by_force(world: World, tmp_path: Path) 
     ref = submit(world, LOOP | {"cwd": str(tmp_path)})
     finish(world, ref, "terminate")
     with pytest.raises(ControlRefused, match="its work was not accepted; --force"):
-        world.engine.own_folders.apply(ref.id, force=False)
-    assert world.engine.own_folders.apply(ref.id, force=True).session
+        folders.apply(world.engine, ref.id, force=False)
+    assert folders.apply(world.engine, ref.id, force=True).session
 
 
 def test_session_without_a_folder_of_its_own_has_nothing_to_apply(world: World) -> None:
     with pytest.raises(ControlRefused, match="it worked in the folder itself"):
-        world.engine.own_folders.apply(world.session().id, force=True)
+        folders.apply(world.engine, world.session().id, force=True)
 
 
 def test_clean_waits_for_the_end_and_removes_once(world: World, tmp_path: Path) -> None:
     ref = submit(world, LOOP | {"cwd": str(tmp_path)})
-    folders = world.engine.own_folders
-    found = folders.find(ref.id)
+    found = folders.find_own(world.engine, ref.id)
     assert found is not None
-    assert [one.kept for one in folders.clean(found, force=True).failed] == [
+    assert [one.kept for one in folders.clean_own(world.engine, found, force=True).failed] == [
         "its session is active"
     ]
     finish(world, ref)
-    found = folders.find(ref.id)
+    found = folders.find_own(world.engine, ref.id)
     assert found is not None
-    started = folders.clean(found, force=False)
+    started = folders.clean_own(world.engine, found, force=False)
     assert started.session is not None
     work = world.engine.attempts.work(
         SessionRef(started.session, started.session),
         world.grant(SessionRef(started.session, started.session), "discard"),
     )
     assert (work.inputs["do"], work.inputs["force"]) == ("discard", False)
-    folders.record({"session": ref.id, "cleaned": True, "kept": ""})
-    found = folders.find(ref.id)
+    folders.record_own(world.engine, {"session": ref.id, "cleaned": True, "kept": ""})
+    found = folders.find_own(world.engine, ref.id)
     assert found is not None
     assert found.cleaned
-    assert folders.clean(found, force=True).session is None
+    assert folders.clean_own(world.engine, found, force=True).session is None
     with pytest.raises(ControlRefused, match="its folder was removed"):
-        folders.apply(ref.id, force=True)
+        folders.apply(world.engine, ref.id, force=True)
 
 
 def test_subflow_works_in_the_folder_of_its_parent(world: World, tmp_path: Path) -> None:
@@ -263,13 +263,13 @@ def test_subflow_works_in_the_folder_of_its_parent(world: World, tmp_path: Path)
 
 
 def test_fact_of_a_deleted_session_is_dropped(world: World) -> None:
-    world.engine.own_folders.record({"session": "00000000", "cleaned": True})
+    folders.record_own(world.engine, {"session": "00000000", "cleaned": True})
     assert world.engine.store.ref("00000000") is None
 
 
 def test_facts_are_stored_as_one_json_text(world: World, tmp_path: Path) -> None:
     ref = submit(world, LOOP | {"cwd": str(tmp_path)})
-    world.engine.own_folders.record({"session": ref.id, "kind": "copy"})
+    folders.record_own(world.engine, {"session": ref.id, "kind": "copy"})
     stored = json.loads(world.engine.store.fields(ref)["own_folder"])
     assert stored["kind"] == "copy"
     assert stored["origin"] == str(tmp_path)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
+from app import folders
 from app.core.states import ENDED, SessionStatus
 from app.engine import Engine
 from app.folders import StoreFolders
@@ -30,11 +31,10 @@ class FolderRecords:
 
     def record(self, fields: Mapping[str, JsonValue]) -> None:
         """Store what was done with the folder of a plan's task, or of a session."""
-        engine = self._engine
-        record = engine.worktrees.record if "plan" in fields else engine.own_folders.record
+        record = folders.record_of_task if "plan" in fields else folders.record_own
         if "work" in fields:
-            record = partial(engine.own_folders.record_work, self._lease.ref)
-        retry_while_away(lambda: record(fields), self._lease)
+            record = partial(folders.record_work, ref=self._lease.ref)
+        retry_while_away(lambda: record(self._engine, fields=fields), self._lease)
 
     def recorded_work(self) -> str | None:
         """Read the digest of the session's work as its last doer left it; None if unknown."""
@@ -63,17 +63,20 @@ class FolderRecords:
 
         Returns '' if the session is reserved; None if the attempt is lost.
         """
-        folders = self._engine.own_folders
-        return retry_while_away(lambda: folders.reserve(session, statuses, hold_s), self._lease)
+        return retry_while_away(
+            lambda: folders.reserve(self._engine, session, statuses, hold_s), self._lease
+        )
 
     def release(self, session: str) -> None:
         """End the reservation of a session's folder, so that the session can be resumed."""
-        retry_while_away(lambda: self._engine.own_folders.release(session), self._lease)
+        retry_while_away(lambda: folders.release(self._engine, session), self._lease)
 
     def stored(self, sessions: Sequence[str]) -> StoreFolders | None:
         """Read this host's recorded folders and session statuses; None if the lease is lost."""
-        folders, place = self._engine.folder_index, self._engine.settings.place
-        return retry_while_away(lambda: folders.at_place(place, sessions), self._lease)
+        place = self._engine.settings.place
+        return retry_while_away(
+            lambda: folders.read_at_place(self._engine, place, sessions), self._lease
+        )
 
 
 def worktrees_root(task: BodyTask) -> Path:

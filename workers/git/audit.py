@@ -16,11 +16,13 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from pydantic import JsonValue
 
+from app import folders
 from app.core.folders import MERGE_FOLDER, TREE
 from app.core.states import FINAL, SessionStatus
 from app.engine import Engine
@@ -363,7 +365,9 @@ class OrphanCleanup(PeriodicThread):
         """Remove folders of deleted sessions that have no unsaved work; return their number."""
         engine = self._engine
         engine.guard.require()
-        access = Access(engine.folder_index.of_sessions, engine.worktrees.record)
+        access = Access(
+            partial(folders.read_statuses, engine), partial(folders.record_of_task, engine)
+        )
         audit = FolderAudit(engine.settings.worktrees_root, access, repair=True)
         found = audit.run(orphans_only=True)
         for one in found.items:

@@ -18,6 +18,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from app import folders
 from app.core.folders import MERGE_FOLDER
 from app.core.states import ENDED, SessionStatus
 from app.engine import Engine
@@ -296,17 +297,17 @@ class WorktreeRescue(PeriodicThread):
     def _rescue(self, path: Path) -> bool:
         """Commit what is left, unless the session was resumed meanwhile; whether that was done."""
         with _shelf_of(path).locked(threading.Event()) as lock:
-            record, folders = read_record(path), self._engine.own_folders
+            record = read_record(path)
             if record is None or record.over:  # it was removed or rescued meanwhile
                 return False
-            if folders.reserve(record.session, _OVER, _HOLD_S):
+            if folders.reserve(self._engine, record.session, _OVER, _HOLD_S):
                 return False
             try:
                 if path.is_dir():
                     _keep(Git(path).holding(lock), path, record)
                 write_record(path, record.model_copy(update={"over": True}))
             finally:
-                folders.release(record.session)
+                folders.release(self._engine, record.session)
         return True
 
 

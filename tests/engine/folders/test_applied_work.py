@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from app import folders
 from app.core.addresses import SessionRef
 from leadhand.models.views.plan import OwnFolderView, RecheckView
 from tests.engine.folders.sessions import Sessions
@@ -47,7 +48,7 @@ class Repository:
         return session
 
     def start(self, session: str, **how: object) -> str:
-        return self.engine.own_folders.apply(session, force=False, **how).session  # type: ignore[arg-type]
+        return folders.apply(self.engine, session, force=False, **how).session  # type: ignore[arg-type]
 
     def apply(self, session: str, **how: object) -> OwnFolderView:
         self.sessions.carry_out(self.start(session, **how))
@@ -241,7 +242,7 @@ def test_copy_is_brought_back_unchecked(sessions: Sessions, tmp_path: Path) -> N
     folder = tmp_path / "plain"
     folder.mkdir()
     session = sessions.submit(folder, worktree=True, doer={"command": "touch new"})
-    sessions.carry_out(sessions.engine.own_folders.apply(session, force=True).session)
+    sessions.carry_out(folders.apply(sessions.engine, session, force=True).session)
     view = sessions.engine.queries.session(session).worktree
     assert view is not None
     assert view.recheck is not None

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from pydantic import TypeAdapter
 
+from app import folders
 from app.core.addresses import SessionRef
 from app.core.outcomes import Outcome
 from app.core.program import Action
@@ -51,7 +52,7 @@ class Failed:
         self.home = Home(self.engine.settings.worktrees_root, id_, self.repo, "")
         open_folder(Git(self.repo), self.home, most=1)
         world.settle(self.ref, world.grant(self.ref, "workspace"))
-        self.engine.own_folders.record({"session": id_, "kind": "worktree"})
+        folders.record_own(self.engine, {"session": id_, "kind": "worktree"})
         self.fail()
 
     @property
@@ -83,20 +84,20 @@ class Failed:
         """Carry out the step of a session that cleans or applies."""
         ref = SessionRef(started, started)
         work = self.engine.attempts.work(ref, self.world.grant(ref, name))
-        folders = self.engine.own_folders
         task = BodyTask(
             session=started, address=name, action=Action.WORKSPACE, iteration=1, attempt=1,
             inputs=work.inputs, cwd=work.cwd, spill=self.repo.parent / "spill", timeout_s=20.0,
             url="", mint=str, agents=AgentBook(agents={}), default_agent=None,
-            worktrees=root or self.home.root, reserve=folders.reserve, release=folders.release,
-            on_workspace=folders.record,
+            worktrees=root or self.home.root, reserve=partial(folders.reserve, self.engine),
+            release=partial(folders.release, self.engine),
+            on_workspace=partial(folders.record_own, self.engine),
         )  # fmt: skip
         return carry_out(task, threading.Event())
 
     def clean(self) -> str:
-        found = self.engine.own_folders.find(self.ref.id)
+        found = folders.find_own(self.engine, self.ref.id)
         assert found is not None
-        started = self.engine.own_folders.clean(found, force=True).session
+        started = folders.clean_own(self.engine, found, force=True).session
         assert started is not None
         return started
 
@@ -107,17 +108,16 @@ def failed(store_url: str, tmp_path: Path) -> Failed:
 
 
 def test_reserved_folder_keeps_its_session_from_being_resumed(failed: Failed) -> None:
-    folders = failed.engine.own_folders
-    assert folders.reserve(failed.ref.id, ENDED, 60) == ""
+    assert folders.reserve(failed.engine, failed.ref.id, ENDED, 60) == ""
     with pytest.raises(ControlRefused, match="a worker commits, applies or removes"):
         failed.control("resume")
-    folders.release(failed.ref.id)
+    folders.release(failed.engine, failed.ref.id)
     failed.control("resume")
-    assert folders.reserve(failed.ref.id, ENDED, 60) == "active"
+    assert folders.reserve(failed.engine, failed.ref.id, ENDED, 60) == "active"
 
 
 def test_reservation_of_a_dead_worker_ends(failed: Failed) -> None:
-    failed.engine.own_folders.reserve(failed.ref.id, ENDED, 60)
+    folders.reserve(failed.engine, failed.ref.id, ENDED, 60)
     failed.world.now += 60_001
     failed.control("resume")
     assert failed.status == "active"
@@ -127,11 +127,11 @@ def test_resume_by_the_parent_is_tried_again(failed: Failed) -> None:
     parent = failed.world.session()
     failed.control("resume")
     failed.control("stop")
-    failed.engine.own_folders.reserve(failed.ref.id, ENDED, 60)
+    folders.reserve(failed.engine, failed.ref.id, ENDED, 60)
     follow = partial(failed.engine.control.follow, failed.ref, "resume", parent)
     with pytest.raises(SessionChanged):  # so that the message stays in the outbox
         follow((SessionStatus.ACTIVE,))
-    failed.engine.own_folders.release(failed.ref.id)
+    folders.release(failed.engine, failed.ref.id)
     follow((SessionStatus.ACTIVE,))
     assert failed.status == "active"
 
@@ -141,13 +141,13 @@ def test_clean_leaves_the_folder_of_a_session_that_was_resumed(failed: Failed) -
     failed.control("resume")
     failed.step(started, "discard")
     assert failed.left()
-    found = failed.engine.own_folders.find(failed.ref.id)
+    found = folders.find_own(failed.engine, failed.ref.id)
     assert found is not None
     assert (found.cleaned, found.kept) == (False, "its session is active")
 
 
 def test_apply_leaves_the_folder_of_a_session_that_was_resumed(failed: Failed) -> None:
-    started = failed.engine.own_folders.apply(failed.ref.id, force=True).session
+    started = folders.apply(failed.engine, failed.ref.id, force=True).session
     failed.control("resume")
     outcome = failed.step(started, "apply~1[1]/merge")
     assert outcome.reason is not None
@@ -166,12 +166,13 @@ def test_clean_ends_its_reservation(failed: Failed) -> None:
 def test_worker_with_another_folder_for_worktrees_refuses(
     failed: Failed, tmp_path: Path, step: str
 ) -> None:
-    folders, id_ = failed.engine.own_folders, failed.ref.id
-    started = failed.clean() if step == "discard" else folders.apply(id_, force=True).session
+    id_ = failed.ref.id
+    apply = partial(folders.apply, failed.engine, id_, force=True)
+    started = failed.clean() if step == "discard" else apply().session
     outcome = failed.step(started, step, tmp_path / "other")
     assert outcome.reason is not None
     assert f"the folder of session {id_} is {str(failed.home.path)!r}" in outcome.reason.text
-    found = folders.find(id_)
+    found = folders.find_own(failed.engine, id_)
     assert found is not None
     assert not found.cleaned
 
@@ -224,7 +225,7 @@ def test_session_with_a_folder_is_deleted_by_force_or_after_apply(
 ) -> None:
     other = Failed(failed.world, tmp_path / "other")
     assert failed.engine.deletion.delete(failed.ref.id, force=True) is None
-    other.engine.own_folders.record({"session": other.ref.id, "applied": "done"})
+    folders.record_own(other.engine, {"session": other.ref.id, "applied": "done"})
     assert other.engine.deletion.delete(other.ref.id) is None
 
 
@@ -251,14 +252,13 @@ def test_folder_of_a_deleted_session_is_removed_once_it_holds_no_work(failed: Fa
 
 def test_folders_are_listed_page_by_page(failed: Failed, tmp_path: Path) -> None:
     other = Failed(failed.world, tmp_path / "other")
-    index = failed.engine.folder_index
     failed.engine.guard.require()  # gives a new store its id
     own = {"folder": str(other.home.path), "origin": str(other.repo)}
-    other.engine.own_folders.record({"session": other.ref.id, "cleaned": True, **own})
-    found = {one.session: one.cleaned for one in index.page(None).items}
+    folders.record_own(other.engine, {"session": other.ref.id, "cleaned": True, **own})
+    found = {one.session: one.cleaned for one in folders.list_all(failed.engine, None).items}
     assert found == {failed.ref.id: False, other.ref.id: True}
-    place = index.page(None).items[0].place
-    here = index.at_place(place, [failed.ref.id, "0123abcd"])
+    place = folders.list_all(failed.engine, None).items[0].place
+    here = folders.read_at_place(failed.engine, place, [failed.ref.id, "0123abcd"])
     assert [one.view.session for one in here.folders] == [failed.ref.id]
     assert here.statuses == {failed.ref.id: "failed"}
     assert here.store == failed.engine.store.expected_id()

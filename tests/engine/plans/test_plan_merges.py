@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import JsonValue
 
+from app import folders
 from app.core.addresses import SessionRef
 from app.core.environment import SessionEnvironment
 from app.core.folders import plan_branch
@@ -77,10 +78,8 @@ class Merging(PlanWorld):
         self.step(task, "/commit", {"rebased": {"new": "beef"}, "checks": True})
         self.step(task, "/check.ok", verdict="accept")
         if verdict == "accept":
-            self.engine.worktrees.record(
-                {"plan": self.id, "task": task, "run": 1, "merged": "beef", "tip": "cafe",
-                 "into": plan_branch(self.id)}
-            )  # fmt: skip
+            fields = {"plan": self.id, "task": task, "merged": "beef", "into": plan_branch(self.id)}
+            folders.record_of_task(self.engine, {**fields, "run": 1, "tip": "cafe"})
         self.step(task, "/land", {"feedback": "no"}, verdict=verdict, text=text)
 
     def land(self, task: str) -> None:
@@ -223,7 +222,7 @@ def test_work_comes_home_by_sessions_of_one_step(plan: Merging) -> None:
     (receipt, waits) = plan.engine.coming_home.merges(plan.id)
     assert (receipt.state, receipt.commit, receipt.into) == ("merged", "beef", plan_branch(plan.id))
     assert (waits.state, waits.commit) == ("merging", None)
-    kept = plan.engine.worktrees.clean(plan.id, ["c"], force=True)
+    kept = folders.clean_of_plan(plan.engine, plan.id, ["c"], force=True)
     assert [one.kept for one in kept.failed] == ["its work is being merged"]
 
     def work(session: str) -> Work:

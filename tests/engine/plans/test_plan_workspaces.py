@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import JsonValue
 
+from app import folders
 from app.core.addresses import SessionRef
 from app.core.outcomes import Outcome
 from app.core.program import Action
@@ -41,8 +42,9 @@ class Surveyed(PlanWorld):
         grant = self.world.grant(child, "workspace")
         work = self.engine.attempts.work(child, grant)  # raises SpecForeign if it is not signed
         assert work.workspace is not None
-        self.engine.worktrees.record(
-            {"plan": self.id, "task": task, "run": self.task(task).run, "base": "c0ffee"}
+        folders.record_of_task(
+            self.engine,
+            {"plan": self.id, "task": task, "run": self.task(task).run, "base": "c0ffee"},
         )
         self.world.settle(child, grant)
         return dict(work.inputs)
@@ -89,7 +91,7 @@ def test_next_run_gets_another_folder_on_the_same_branch(plan: Surveyed) -> None
     plan.made("a")
     plan.fail("a")
     assert plan.made("a")["run"] == 2
-    runs = plan.engine.worktrees.list_all(plan.id)
+    runs = folders.list_of_plan(plan.engine, plan.id)
     assert [(one.run, one.folder, one.branch, one.base, one.status) for one in runs] == [
         (n, f"{SHELF}/{plan.id}/{name}", f"leadhand/{plan.id}/a", "c0ffee", status)
         for n, name, status in [(1, "a", "failed"), (2, "a~2", "active")]
@@ -105,8 +107,8 @@ def test_fsck_expects_no_folder_that_a_worker_has_not_made(
     plan.begin()
     plan.made("b")
     assert plan.seen("a").folder == f"{SHELF}/{plan.id}/a"  # known, but not made
-    place = plan.engine.folder_index.page(None).items[0].place
-    here = plan.engine.folder_index.at_place(place, []).folders
+    place = folders.list_all(plan.engine, None).items[0].place
+    here = folders.read_at_place(plan.engine, place, []).folders
     assert [one.view.folder for one in here] == [f"{SHELF}/{plan.id}/b"]
 
 
@@ -148,25 +150,25 @@ def test_shared_folder_and_no_folder_are_as_before(
     fields = plan.engine.store.fields(plan.child("a"))
     assert fields.get("cwd", "") == cwd.get("cwd", "")
     assert plan.seen("a").folder is None
-    assert plan.engine.worktrees.list_all(plan.id) == []
+    assert folders.list_of_plan(plan.engine, plan.id) == []
 
 
 def test_clean_starts_one_session_for_ended_tasks_only(plan: Surveyed) -> None:
     plan.made("a")
-    found = plan.engine.worktrees.clean(plan.id, [], force=True)
+    found = folders.clean_of_plan(plan.engine, plan.id, [], force=True)
     assert found.session is None
     assert [one.kept for one in found.failed] == ["its session is active"]
     with pytest.raises(PlanRefused, match="task 'b': it has no folder"):
-        plan.engine.worktrees.clean(plan.id, ["b"], force=False)
+        folders.clean_of_plan(plan.engine, plan.id, ["b"], force=False)
     plan.finish("a")
     plan.keep("a")
-    found = plan.engine.worktrees.clean(plan.id, ["a"], force=False)
+    found = folders.clean_of_plan(plan.engine, plan.id, ["a"], force=False)
     assert found.session is not None
     ref = SessionRef(found.session, found.session)
     work = plan.engine.attempts.work(ref, plan.world.grant(ref, "workspace"))
     assert (work.step.action, work.inputs["runs"]) == (Action.WORKSPACE, [["a", 1]])
-    plan.engine.worktrees.record({"plan": plan.id, "task": "a", "run": 1, "kept": "dirty"})
-    assert plan.engine.worktrees.list_all(plan.id)[0].kept == "dirty"
-    plan.engine.worktrees.record({"plan": plan.id, "task": "a", "run": 1, "cleaned": True})
-    (first, *_) = plan.engine.worktrees.list_all(plan.id)
+    folders.record_of_task(plan.engine, {"plan": plan.id, "task": "a", "run": 1, "kept": "dirty"})
+    assert folders.list_of_plan(plan.engine, plan.id)[0].kept == "dirty"
+    folders.record_of_task(plan.engine, {"plan": plan.id, "task": "a", "run": 1, "cleaned": True})
+    (first, *_) = folders.list_of_plan(plan.engine, plan.id)
     assert (first.cleaned, first.kept) == (True, "")

@@ -10,6 +10,7 @@ from flask.testing import FlaskClient
 from pydantic import JsonValue
 
 from api import create_app
+from app import folders
 from app.core.addresses import SessionRef
 from app.core.folders import branch_of
 from app.core.outcomes import Outcome
@@ -155,7 +156,7 @@ def test_branches_that_are_not_merged_come_first(world, reader, tmp_path):
     names = {task: branch_of(plan.id, task) for task in ("a", "c")}
     for task, branch in names.items():
         made: dict[str, JsonValue] = {"folder": f"/w/{task}", "branch": branch, "base": "beef"}
-        plan.engine.worktrees.record({"plan": plan.id, "task": task, "run": 1, **made})
+        folders.record_of_task(plan.engine, {"plan": plan.id, "task": task, "run": 1, **made})
     plan.accept("a")
     plan.land("a")
     text = reader.get(f"/ui/plans/{plan.id}").text
