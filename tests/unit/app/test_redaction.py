@@ -8,7 +8,7 @@ import time
 from urllib.parse import quote, quote_plus
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.core.outcomes import Outcome
@@ -205,13 +205,15 @@ GENERATED = [form for form in FORMS if "PEM" not in form.name]
 
 
 @pytest.mark.parametrize("form", GENERATED, ids=lambda form: form.name)
+@settings(max_examples=15)  # a form with one sign is refuted by the first that lacks it
 @given(data=st.data())
 def test_each_match_of_a_form_has_one_of_its_signs(form, data):
-    match = data.draw(st.from_regex(form.pattern, fullmatch=True))
-    searched = in_lower_case(match) if form.ignores_case else match
-    assert any(sign in searched for sign in form.signs)
-    assert len(match) >= SHORTEST
-    assert without_forms(match) == every_pattern(match)
+    for _ in range(1 + len(form.signs) // 6):
+        match = data.draw(st.from_regex(form.pattern, fullmatch=True))
+        searched = in_lower_case(match) if form.ignores_case else match
+        assert any(sign in searched for sign in form.signs)
+        assert len(match) >= SHORTEST
+        assert without_forms(match) == every_pattern(match)
 
 
 SIGNS = [sign for form in FORMS for sign in (*form.signs, *map(str.upper, form.signs))]
