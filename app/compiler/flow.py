@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import JsonValue
 
-from app.compiler.folders import check_limit_s, protection, recording_step
+from app.compiler.folders import CHECK_FOLDER_S, protection, recording_step
 from app.compiler.nodes import (
     conversation,
     limits_of,
@@ -377,14 +377,14 @@ class _Block:
         )
         prompt = {} if checker.prompt is None else {"prompt": self.texts.translate(checker.prompt)}
         id_ = self._free_id(f"{name}-said")
-        kind = "clean" if checker.clean else "isolated" if checker.isolated else None
-        if kind is not None and self.document.cwd is None:
-            hint = f"{kind} checkers need a working folder; give one, or leave {kind} out"
-            raise InvalidDocument(f"{one.path}.checker.{kind}", value=True, hint=hint)
+        if checker.folder is not None and self.document.cwd is None:
+            hint = "{0} checkers need a working folder; give one, or leave {0} out"
+            where = f"{one.path}.checker.{checker.folder}"
+            raise InvalidDocument(where, value=True, hint=hint.format(checker.folder))
         node = Step(
             id=id_,
             action=Action.CHECK,
-            timeout_s=check_limit_s(checker, checker.limit_s),
+            timeout_s=checker.limit_s + CHECK_FOLDER_S[checker.folder],
             folder=True,
             limits=limits_of(agent, checker.model),
             inputs={

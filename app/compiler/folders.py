@@ -18,24 +18,20 @@ from app.core.folders import (
 )
 from app.core.program import Action, Loop, Program, Step, sinks_of
 from app.core.references import literal, node_reference, outcome_reference, substitute
-from leadhand.models.documents import Checker, Protected
+from leadhand.models.documents import Protected
 from leadhand.models.forms import AnswerRules, GivenAnswer
 
 #: Seconds for a worktree or a copy of a large folder.
 TIMEOUT_S = 1800.0
 #: Seconds to read the protected files; also for a judge that compares and restores a folder.
 COMPARE_TIMEOUT_S = 360.0
+#: Seconds in which the folder of a check is set to the work, or prepared, before it runs.
+CHECK_FOLDER_S = {None: 0.0, "isolated": COMPARE_TIMEOUT_S, "clean": TIMEOUT_S}
 #: Seconds that a person has to answer; then the answer is no.
 ANSWER_TIMEOUT_S = 7 * 24 * 3600.0
 _YES_OR_NO = AnswerRules(choices=("yes", "no"), default=GivenAnswer(choice="no")).model_dump_json(
     exclude_unset=True, exclude_none=True
 )
-
-
-def check_limit_s(checker: Checker, limit_s: float) -> float:
-    """Returns the seconds of a check and of setting its folder to the work or preparing it."""
-    extra = COMPARE_TIMEOUT_S if checker.isolated else TIMEOUT_S if checker.clean else 0
-    return limit_s + extra
 
 
 def survey_step(kind: str | None, *, merge: bool = False, target: str = "") -> Step:

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pydantic import JsonValue
 
 from app.compiler.folders import (
+    CHECK_FOLDER_S,
     COMPARE_TIMEOUT_S,
     asking_steps,
-    check_limit_s,
     protection,
     recording_step,
 )
@@ -319,7 +319,7 @@ def _baseline(
             action=Action.CHECK,
             needs=order[name],
             folder=True,
-            timeout_s=check_limit_s(checker, checker.timeout_s),
+            timeout_s=checker.timeout_s + CHECK_FOLDER_S[checker.folder],
             label=f"{name} before {phase or 'the work'}",
             inputs={
                 "checker": literals({**_dump(checker), "name": name}),
@@ -506,7 +506,7 @@ def _check(
         folder=True,
         quick=checker.quick,
         limits=_limits(checker.agent, checker.model, None),
-        timeout_s=check_limit_s(checker, checker.limit_s),
+        timeout_s=checker.limit_s + CHECK_FOLDER_S[checker.folder],
         label=checker.name or name,
         inputs={
             "checker": literals({**_dump(checker), "name": name}),

@@ -189,6 +189,11 @@ class Checker(Document):
         """Return the most seconds of a check: each run may take its timeout."""
         return self.timeout_s * (1 + self.reruns)
 
+    @property
+    def folder(self) -> Literal["isolated", "clean"] | None:
+        """Return the setting by which the check has its folder prepared, if any."""
+        return "isolated" if self.isolated else "clean" if self.clean else None
+
 
 def _named_or_command(text: str) -> dict[str, Any]:
     """The fields of a checker that is written `NAME: SPEC`, or is a command or a rubric's file."""

@@ -267,9 +267,10 @@ def test_messages_wait_for_no_broker_that_came_back(broker_url: str, broker: red
 
 
 def test_a_broker_with_its_own_names_for_keys_is_left_to_kombu(
-    celery: Celery, broker: redis.Redis, redis_url: str
+    broker: redis.Redis, redis_url: str
 ) -> None:
-    celery.conf.broker_url = of_broker(redis_url)  # the users of a fleet have no such keys
+    # The users of a fleet have no such keys.
+    celery = make_celery(Settings(broker_url=of_broker(redis_url)))
     celery.conf.broker_transport_options["global_keyprefix"] = "theirs:"
     post = Publisher(celery)
     for _ in range(2):
