@@ -14,6 +14,8 @@ from app.errors import CapabilityRefused
 from app.security.api_tokens import EVERYTHING, Owner, Scope, Token
 from app.security.command_permission import free_commands
 from app.security.signatures import PREFIX, Caller, verify_any
+from app.sessions.callers import is_current
+from app.sessions.tree import is_within
 from app.settings import Settings
 from leadhand.contract.operation import BodyRight, Operation
 from leadhand.contract.operations import OPERATIONS
@@ -122,11 +124,11 @@ class Doorkeeper:
         session = (request.view_args or {}).get("session", named)
         if session is None or session == caller.session:
             return session is not None and right.reach != "below"
-        return right.reach != "own" and self._engine.trees.is_within(session, caller.session)
+        return right.reach != "own" and is_within(self._engine, session, caller.session)
 
     def _running(self, caller: Caller) -> Caller:
         """Check that the token's attempt still runs. Raises CapabilityRefused."""
-        if not self._engine.callers.is_current(caller):
+        if not is_current(self._engine, caller):
             raise CapabilityRefused(
                 "the session that the token was given to is stopped or has ended"
                 if caller.is_of_session

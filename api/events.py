@@ -15,7 +15,7 @@ from api.fanout import Cut, Fanout, StreamCut, Subscription
 from api.serving import Call, current_api, serves
 from app.core.states import ENDED
 from app.engine import Engine
-from app.sessions.outputs import OutputCursor, output_part
+from app.sessions.outputs import OutputCursor, follow_outputs, output_part
 from app.sessions.queries import Queries
 from leadhand.contract import sessions
 from leadhand.contract.operation import EVENT_STREAM
@@ -67,7 +67,7 @@ def _stream(engine: Engine, session: str, *, after: str, with_output: bool) -> R
         session,
         after=after,
         admitted=token_recheck(),
-        output=engine.outputs.follow(session) if with_output else None,
+        output=follow_outputs(engine, session) if with_output else None,
     )
     return stream_response(stream.frames(), held.close)
 

@@ -16,7 +16,8 @@ from api.events import stream_response
 from api.fanout import Cut
 from api.serving import Call, current_api, serves
 from app.engine import Engine
-from app.sessions.inbox import message_view
+from app.sessions.inbox import list_messages, message_view
+from app.sessions.questions import list_questions, list_questions_of_tree
 from app.store.changes import ChangeReads
 from leadhand.contract import messages
 from leadhand.contract.operation import EVENT_STREAM, NoBody, PageQuery
@@ -35,8 +36,8 @@ BEGINNING = "0-0"
 @serves(messages.INBOX)
 def list_all(engine: Engine, call: Call, asked: messages.InboxQuery) -> Page[InboxMessage]:
     """Lists the messages of a session's inbox."""
-    return engine.messages.page(
-        call.session, unread=asked.unread, limit=asked.limit, cursor=asked.cursor
+    return list_messages(
+        engine, call.session, unread=asked.unread, limit=asked.limit, cursor=asked.cursor
     )
 
 
@@ -74,8 +75,8 @@ def hint(engine: Engine, call: Call, asked: messages.Hint) -> InboxMessage:
 def questions(engine: Engine, _: Call, asked: messages.QuestionsQuery) -> Page[QuestionView]:
     """Lists the open questions, of all sessions or of one and its children."""
     if asked.session is not None:
-        return engine.questions.of_tree(asked.session, limit=asked.limit)
-    return engine.questions.page(limit=asked.limit, cursor=asked.cursor)
+        return list_questions_of_tree(engine, asked.session, limit=asked.limit)
+    return list_questions(engine, limit=asked.limit, cursor=asked.cursor)
 
 
 @serves(messages.ATTENTION)

@@ -27,7 +27,11 @@ from app.engine import Engine
 from app.security.api_tokens import Owner
 from app.sessions.bulk import How
 from app.sessions.drafts import Request, Submitted
+from app.sessions.drawings import draw_svg, draw_text
+from app.sessions.evidence import read_receipt
+from app.sessions.outputs import list_outputs
 from app.sessions.submit import Item, ItemRefused, Result, hash_document
+from app.sessions.tree import read_tree
 from leadhand.contract import messages, sessions, submissions
 from leadhand.contract.operation import JSON_LINES, NoBody, NoQuery, PageQuery
 from leadhand.contract.submissions import Batch, BatchItem, ParentEnd, SubmitQuery
@@ -181,20 +185,20 @@ def diffs(engine: Engine, call: Call, asked: sessions.DiffsQuery) -> DiffsPage:
 @serves(sessions.OUTPUT)
 def output(engine: Engine, call: Call, asked: sessions.OutputQuery) -> Page[OutputView]:
     """Returns the live output of the latest attempts, of one step or of all."""
-    found = engine.outputs.outputs(call.session, step=asked.step, limit=asked.limit)
+    found = list_outputs(engine, call.session, step=asked.step, limit=asked.limit)
     return Page[OutputView](items=found)
 
 
 @serves(sessions.RECEIPT)
 def receipt(engine: Engine, call: Call, _: NoQuery) -> ReceiptView:
     """Shows the attempts that the last stop, exit or abort ended."""
-    return engine.receipts.receipt(call.session)
+    return read_receipt(engine, call.session)
 
 
 @serves(sessions.TREE)
 def tree(engine: Engine, call: Call, asked: sessions.TreeQuery) -> TreeView:
     """Lists a session and all its descendants."""
-    return engine.trees.tree(call.session, limit=asked.limit)
+    return read_tree(engine, call.session, limit=asked.limit)
 
 
 @serves(sessions.EXPLAIN)
@@ -216,9 +220,9 @@ def transcript(engine: Engine, call: Call, asked: sessions.TranscriptQuery) -> R
 def drawing(engine: Engine, call: Call, asked: sessions.DrawingQuery) -> Response:
     """Draws a session."""
     if asked.format == "text":
-        text = engine.drawings.text(call.session, asked.width)
+        text = draw_text(engine, call.session, asked.width)
         return drawing_response(text, sessions.PLAIN_TEXT)
-    return drawing_response(engine.drawings.svg(call.session), sessions.SVG)
+    return drawing_response(draw_svg(engine, call.session), sessions.SVG)
 
 
 @serves(sessions.STOP)

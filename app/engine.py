@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from app.core.records import Carrier
 from app.errors import InvalidDocument
 from app.fleet.flow_catalog import Catalog
-from app.fleet.overview import Statistics
 from app.guards import GuardQueries, Guards
 from app.plans.edits import PlanFacts
 from app.plans.plans import ComingHome, Plans
@@ -28,26 +27,20 @@ from app.sessions.bulk import Annotations, Bulk, Deletion
 from app.sessions.context import SessionContext
 from app.sessions.control import SessionControl
 from app.sessions.drafts import FlowChecks
-from app.sessions.drawings import Drawings
-from app.sessions.evidence import Receipts
 from app.sessions.expiry import Expiry
 from app.sessions.explain import Explainer
 from app.sessions.fork import Forks, Reruns
-from app.sessions.inbox import Inbox, InboxQueries
+from app.sessions.inbox import Inbox
 from app.sessions.local_work import LocalWork
 from app.sessions.migrate import Migration
 from app.sessions.outbox import Outbox
-from app.sessions.outputs import OutputQueries
 from app.sessions.queries import Queries
-from app.sessions.questions import Questions
 from app.sessions.skip import Retry, Skip
 from app.sessions.spawn import Spawner
 from app.sessions.submit import Batches, Submissions
-from app.sessions.tree import Trees
 from app.settings import Settings
 from app.store.artifact_folder import LocalArtifacts
 from app.store.store import Store
-from app.transitions import Callers
 from leadhand.models.views.fleet import WorkerView
 
 
@@ -84,11 +77,6 @@ class Engine(SessionContext):
         self.artifacts = ArtifactQueries(
             store, self.queries.ref, self.artifact_folder, self.registry.program
         )
-        self.drawings = Drawings(store, self.queries.ref, self.registry.program)
-        self.outputs = OutputQueries(store, self.queries.ref)
-        self.messages = InboxQueries(store, self.queries.ref)
-        self.statistics = Statistics(store)
-        self.questions = Questions(store)
         self.attention = Attention(store, self.queries, self.fleet.inventories)
         self.guard_list = GuardQueries(store, self.queries)
         self.explainer = Explainer(
@@ -100,8 +88,6 @@ class Engine(SessionContext):
             depths=carrier.depths,
             troubles=self.troubles,
         )
-        self.receipts = Receipts(store)
-        self.trees = Trees(store, self.registry.program)
 
     def _workers_of(self, fields: Mapping[str, str]) -> list[WorkerView]:
         """The live workers, with what the definitions of a session's folder add to them now."""
@@ -126,7 +112,6 @@ class Engine(SessionContext):
         self.batches = Batches(store, self.fleet, self.submit, self.transitions)
         self.flow_checks = FlowChecks(settings, self.fleet, self.catalog_of, self.definitions)
         self.spawner = Spawner(store, settings, self.registry, self.tokens, self.submit)
-        self.callers = Callers(store)
         self.guards = Guards(store, self.submit, self.transitions, self.guard_list)
         self.control = SessionControl(
             store,

@@ -11,10 +11,8 @@ from pydantic import JsonValue
 from app.core.addresses import SessionRef
 from app.core.program import Program
 from app.core.records import Carrier, Hint, Reply
-from app.core.states import SessionStatus
-from app.errors import CapabilityRefused, ProgramStale
+from app.errors import ProgramStale
 from app.programs import Registry
-from app.security.signatures import Caller
 from app.store.script_library import Verb
 from app.store.script_runner import Call
 from app.store.store import Store
@@ -132,44 +130,3 @@ class Transitions:
 
 def _leave_to_sweep(errand: str) -> None:
     """Leave a message to the sweeper."""
-
-
-class Callers:
-    """Compares what tokens say with the records in the store. Raises StoreAway."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    def is_current(self, caller: Caller) -> bool:
-        """Whether the attempt that a step token was made for still owns its step.
-
-        Of a session-long token: whether its session is active, and never failed since.
-        """
-        ref = self._store.ref(caller.session)
-        if ref is None:
-            return False
-        if caller.is_of_work:
-            created = self._store.values(ref, "session", ["created"]).get("created")
-            return created is not None and int(created) == caller.fence
-        if caller.is_of_session:
-            return self._life(ref) == caller.fence
-        step = self._store.steps(ref, [caller.address]).get(caller.address)
-        return step is not None and step.state == "running" and step.fence == caller.fence
-
-    def session_caller(self, attempt: Caller) -> Caller:
-        """Return a running attempt's session-long identity, else raise CapabilityRefused."""
-        ref = self._store.ref(attempt.session)
-        life = self._life(ref) if ref is not None and self.is_current(attempt) else None
-        if life is None:
-            raise CapabilityRefused("the attempt that asks for its session's token has ended")
-        return Caller.of_session(attempt.session, life)
-
-    def _life(self, ref: SessionRef) -> int | None:
-        """When in ms the session was created, or last resumed after a failure.
-
-        None if it is not active.
-        """
-        found = self._store.values(ref, "session", ["status", "created", "revived"])
-        if found.get("status") != SessionStatus.ACTIVE:
-            return None
-        return int(found.get("revived") or found["created"])

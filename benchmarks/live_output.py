@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from app.core.addresses import SessionRef
 from app.core.program import Action, Loop, Program, Step
-from app.sessions.outputs import RING_BYTES, Outputs
+from app.sessions.outputs import RING_BYTES, Outputs, list_outputs
 from app.sessions.submit import About
 from app.settings import Settings
 from app.store.store import Store, connect
@@ -80,7 +80,7 @@ def main() -> None:
             print(f"{title}: {silent:.3f} s of CPU without, {shown:.3f} s with; ratio {ratio:.3f}")
             if title == "body":
                 print(f"aim for the body: a ratio of at most {AIM}: {_met(ratio)}")
-        (view,) = engine.outputs.outputs(session, step=ADDRESS, limit=1)
+        (view,) = list_outputs(engine, session, step=ADDRESS, limit=1)
         kept = sum(len(part.text) for part in view.parts)
         print(f"Redis keeps {kept} bytes of it; at most {RING_BYTES}")
 

@@ -14,6 +14,7 @@ from api.dashboard.replies import done, given_answer, go_to, late, read_form
 from api.serving import Call, carry_out
 from api.validation_errors import field_problems
 from app.engine import Engine
+from app.sessions.questions import list_questions_of_tree
 from leadhand.contract import messages, plans, sessions, submissions
 from leadhand.contract.operation import NoBody, Operation
 from leadhand.errors import AnswerUnwanted, PlanChanged, Refused, RequestInvalid
@@ -116,7 +117,7 @@ def answer_question(engine: Engine, session: str) -> Response:
 
 
 def _question(engine: Engine, session: str, address: str | None) -> QuestionView | None:
-    asked = engine.questions.of_tree(session, limit=100).items
+    asked = list_questions_of_tree(engine, session, limit=100).items
     mine = (one for one in asked if one.session == session)
     return next((one for one in mine if address in (None, one.address)), None)
 

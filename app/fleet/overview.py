@@ -292,23 +292,17 @@ class _Counted(NamedTuple):
     by: int
 
 
-class Statistics:
-    """Reads what the transitions have counted."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    def of(self, first: date, last: date) -> StatisticsView:
-        """Returns the statistics of the days from `first` to `last`, both included (UTC)."""
-        numbers = range((first - _EPOCH).days, (last - _EPOCH).days + 1)
-        days = self._store.part(StatisticsReads).days(numbers)
-        rows: defaultdict[Row, Counters] = defaultdict(Counter)
-        for fields in days.values():
-            for counted in _parse(fields):
-                rows[counted.row][counted.counter] += counted.by
-        return _view(first, last, rows).model_copy(
-            update={"days": [_day(day, fields) for day, fields in days.items() if fields]}
-        )
+def read_statistics(store: Store, first: date, last: date) -> StatisticsView:
+    """Returns the statistics of the days from `first` to `last`, both included (UTC)."""
+    numbers = range((first - _EPOCH).days, (last - _EPOCH).days + 1)
+    days = store.part(StatisticsReads).days(numbers)
+    rows: defaultdict[Row, Counters] = defaultdict(Counter)
+    for fields in days.values():
+        for counted in _parse(fields):
+            rows[counted.row][counted.counter] += counted.by
+    return _view(first, last, rows).model_copy(
+        update={"days": [_day(day, fields) for day, fields in days.items() if fields]}
+    )
 
 
 def today() -> date:

@@ -6,11 +6,12 @@ the loop around it, that is one of an earlier iteration.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
 from app.compiler.flow import compile_flow
+from app.context import Context
 from app.core.addresses import SessionRef, within
 from app.core.program import Action, Loop, Node, Program, Step, needs_of, transitive_needs
 from app.core.records import StepRecord, TurnRecord
@@ -395,39 +396,29 @@ def _last_ran(
     return None
 
 
-class Drawings:
-    """Raises SessionUnknown for ids that are not there, StoreAway while Redis does not answer."""
+def draw_svg(engine: Context, session: str) -> str:
+    """Returns an SVG drawing of a session's program, with the path that it took."""
+    return without_keys(to_svg(layout_of(_shape(engine, session)), f"session {session}"))
 
-    def __init__(
-        self,
-        store: Store,
-        ref_of: Callable[[str], SessionRef],
-        program: Callable[[str], Program],
-    ) -> None:
-        self._store = store
-        self._ref = ref_of
-        self._program = program
 
-    def svg(self, session: str) -> str:
-        """Returns an SVG drawing of a session's program, with the path that it took."""
-        return without_keys(to_svg(layout_of(self._shape(session)), f"session {session}"))
+def draw_text(engine: Context, session: str, width: int) -> str:
+    """Returns a text drawing of a session's path, in lines of at most `width` characters."""
+    return without_keys("\n".join(to_text(_shape(engine, session), width)) + "\n")
 
-    def text(self, session: str, width: int) -> str:
-        """Returns a text drawing of a session's path, in lines of at most `width` characters."""
-        return without_keys("\n".join(to_text(self._shape(session), width)) + "\n")
 
-    def flow_svg(self, document: FlowDocument) -> str:
-        """Returns an SVG drawing of a flow's definition, without states. Raises InvalidDocument."""
-        # The shape does not depend on the inputs that a run must give.
-        inputs = {name: "[]" if text is None else text for name, text in document.inputs.items()}
-        program = compile_flow(document.model_copy(update={"inputs": inputs}))
-        return without_keys(to_svg(layout_of(shape_of(program, {})), f"flow {document.name}"))
+def draw_flow(document: FlowDocument) -> str:
+    """Returns an SVG drawing of a flow's definition, without states. Raises InvalidDocument."""
+    # The shape does not depend on the inputs that a run must give.
+    inputs = {name: "[]" if text is None else text for name, text in document.inputs.items()}
+    program = compile_flow(document.model_copy(update={"inputs": inputs}))
+    return without_keys(to_svg(layout_of(shape_of(program, {})), f"flow {document.name}"))
 
-    def _shape(self, session: str) -> Block:
-        ref = self._ref(session)
-        found = self._store.values(ref, "session", ["program", "status"])
-        if "program" not in found:
-            raise SessionUnknown(session)
-        program = self._program(found["program"])
-        has_ended = found.get("status", "") in ENDED
-        return shape_of(program, TakenPath(self._store, ref).marks(program, has_ended=has_ended))
+
+def _shape(engine: Context, session: str) -> Block:
+    ref = engine.registry.ref(session)
+    found = engine.store.values(ref, "session", ["program", "status"])
+    if "program" not in found:
+        raise SessionUnknown(session)
+    program = engine.registry.program(found["program"])
+    has_ended = found.get("status", "") in ENDED
+    return shape_of(program, TakenPath(engine.store, ref).marks(program, has_ended=has_ended))

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
+from app.context import Context
 from app.core.addresses import SessionRef, by_number, iso, iteration_of
 from app.core.program import Action, Program
 from app.core.states import ENDED
@@ -227,41 +228,36 @@ def _why_of(outcome: Mapping[str, object]) -> NoDiffsWhy:
     return "not_compared"
 
 
-class Receipts:
-    """Builds receipts. Raises SessionUnknown."""
+def read_receipt(engine: Context, session: str) -> ReceiptView:
+    """Returns a session's last stop, exit or abort, and the attempts it ended in the tree."""
+    ref = engine.store.ref(session)
+    fields = engine.store.fields(ref) if ref else {}
+    if ref is None or "status" not in fields:
+        raise SessionUnknown(session)
+    status = fields["status"]
+    control = _last_control(engine.store.all_events(ref), since_ms=0)
+    if control is None:
+        return ReceiptView(session=session, status=status)
+    return ReceiptView(
+        session=session,
+        status=status,
+        control=_VERBS[str(control.fields["status"])],
+        asked_at=iso(control.at_ms),
+        done=status in ENDED,
+        items=[
+            one
+            for below in _tree(engine, ref)
+            for one in affected_attempts(
+                below.id, engine.store.all_events(below), since_ms=control.at_ms
+            )
+        ],
+    )
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
 
-    def receipt(self, session: str) -> ReceiptView:
-        """Returns a session's last stop, exit or abort, and the attempts it ended in the tree."""
-        ref = self._store.ref(session)
-        fields = self._store.fields(ref) if ref else {}
-        if ref is None or "status" not in fields:
-            raise SessionUnknown(session)
-        status = fields["status"]
-        control = _last_control(self._store.all_events(ref), since_ms=0)
-        if control is None:
-            return ReceiptView(session=session, status=status)
-        return ReceiptView(
-            session=session,
-            status=status,
-            control=_VERBS[str(control.fields["status"])],
-            asked_at=iso(control.at_ms),
-            done=status in ENDED,
-            items=[
-                one
-                for below in self._tree(ref)
-                for one in affected_attempts(
-                    below.id, self._store.all_events(below), since_ms=control.at_ms
-                )
-            ],
-        )
-
-    def _tree(self, ref: SessionRef) -> Iterator[SessionRef]:
-        yield ref
-        for child in sorted(self._store.children(ref)):
-            yield from self._tree(SessionRef(child, ref.root))
+def _tree(engine: Context, ref: SessionRef) -> Iterator[SessionRef]:
+    yield ref
+    for child in sorted(engine.store.children(ref)):
+        yield from _tree(engine, SessionRef(child, ref.root))
 
 
 def affected_attempts(session: str, events: Sequence[Event], *, since_ms: int) -> Iterator[Met]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple
 
 from pydantic import JsonValue
 
+from app.context import Context
 from app.core.addresses import SessionRef, iso
 from app.core.messages import (
     BYTES,
@@ -214,33 +215,32 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-class InboxQueries:
-    """Raises SessionUnknown for ids that are not found, and StoreAway."""
+def list_messages(
+    engine: Context,
+    session: str,
+    *,
+    unread: bool = False,
+    limit: int = 50,
+    cursor: str | None = None,
+) -> Page[InboxMessage]:
+    """Returns a page of a session's inbox messages, oldest first; `unread`: only unread."""
+    ref, items = engine.registry.ref(session), list[InboxMessage]()
+    for message in read_messages(engine.store, ref, after=number_of(cursor)):
+        if unread and message.read_ms is not None:
+            continue
+        if len(items) == limit:
+            return Page(items=items, next=encode_cursor(items[-1].id))
+        items.append(message_view(message))
+    return Page(items=items)
 
-    def __init__(self, store: Store, ref_of: Callable[[str], SessionRef]) -> None:
-        self._store = store
-        self._ref = ref_of
 
-    def page(
-        self, session: str, *, unread: bool = False, limit: int = 50, cursor: str | None = None
-    ) -> Page[InboxMessage]:
-        """Returns a page of a session's inbox messages, oldest first; `unread`: only unread."""
-        ref, items = self._ref(session), list[InboxMessage]()
-        for message in read_messages(self._store, ref, after=number_of(cursor)):
-            if unread and message.read_ms is not None:
-                continue
-            if len(items) == limit:
-                return Page(items=items, next=encode_cursor(items[-1].id))
-            items.append(message_view(message))
-        return Page(items=items)
-
-    def newest(self, session: str, *, limit: int) -> list[InboxMessage]:
-        """Returns the last `limit` messages in a session's inbox, newest first."""
-        ref = self._ref(session)
-        ids = _ids(self._store, ref)
-        after = ids[-limit - 1] if len(ids) > limit else 0
-        found = [message_view(one) for one in read_messages(self._store, ref, after=after)]
-        return found[::-1]
+def list_newest_messages(engine: Context, session: str, *, limit: int) -> list[InboxMessage]:
+    """Returns the last `limit` messages in a session's inbox, newest first."""
+    ref = engine.registry.ref(session)
+    ids = _ids(engine.store, ref)
+    after = ids[-limit - 1] if len(ids) > limit else 0
+    found = [message_view(one) for one in read_messages(engine.store, ref, after=after)]
+    return found[::-1]
 
 
 def read_messages(store: Store, ref: SessionRef, *, after: int = 0) -> Iterator[Message]:

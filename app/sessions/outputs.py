@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
+from app.context import Context
 from app.core.addresses import SessionRef, iso
 from app.core.records import Reply
 from app.sessions.wait_reasons import Trouble
@@ -92,42 +93,38 @@ class Outputs:
         )
 
 
-class OutputQueries:
-    """Raises SessionUnknown for ids that are not there, StoreAway while Redis does not answer."""
-
-    def __init__(self, store: Store, ref_of: Callable[[str], SessionRef]) -> None:
-        self._store = store
-        self._ref = ref_of
-
-    def outputs(self, session: str, *, step: str | None, limit: int) -> list[OutputView]:
-        """Returns the live output of the latest attempts, of one step or of all, newest first."""
-        ref = self._ref(session)
-        kept = self._store.outputs().attempts(ref)
-        newest = [name for name, _ in reversed(kept) if step is None or _split(name)[0] == step]
-        shown = newest[: min(limit, SHOWN)]
-        parts = self._store.outputs().parts(ref, dict.fromkeys(shown, BEGINNING))
-        records = self._store.steps(ref, sorted({_split(name)[0] for name in shown}))
-        views = []
-        for name in shown:
-            if name not in parts:  # its time is over
-                continue
-            address, fence = _split(name)
-            record = records.get(address)
-            at_work = record is not None and record.state == "running" and record.fence == fence
-            views.append(
-                OutputView(
-                    address=address,
-                    fence=fence,
-                    running=at_work,
-                    last_at=iso(parts[name][-1].at_ms),
-                    parts=[output_part(part) for part in parts[name]],
-                )
+def list_outputs(
+    engine: Context, session: str, *, step: str | None, limit: int
+) -> list[OutputView]:
+    """Returns the live output of the latest attempts, of one step or of all, newest first."""
+    ref = engine.registry.ref(session)
+    kept = engine.store.outputs().attempts(ref)
+    newest = [name for name, _ in reversed(kept) if step is None or _split(name)[0] == step]
+    shown = newest[: min(limit, SHOWN)]
+    parts = engine.store.outputs().parts(ref, dict.fromkeys(shown, BEGINNING))
+    records = engine.store.steps(ref, sorted({_split(name)[0] for name in shown}))
+    views = []
+    for name in shown:
+        if name not in parts:  # its time is over
+            continue
+        address, fence = _split(name)
+        record = records.get(address)
+        at_work = record is not None and record.state == "running" and record.fence == fence
+        views.append(
+            OutputView(
+                address=address,
+                fence=fence,
+                running=at_work,
+                last_at=iso(parts[name][-1].at_ms),
+                parts=[output_part(part) for part in parts[name]],
             )
-        return views
+        )
+    return views
 
-    def follow(self, session: str) -> OutputCursor:
-        """Returns a reader of a session's live output: first all that is stored, then additions."""
-        return OutputCursor(self._store, self._ref(session))
+
+def follow_outputs(engine: Context, session: str) -> OutputCursor:
+    """Returns a reader of a session's live output: first all that is stored, then additions."""
+    return OutputCursor(engine.store, engine.registry.ref(session))
 
 
 class OutputCursor:

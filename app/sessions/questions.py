@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
 from pydantic import JsonValue
 
+from app.context import Context
 from app.core.addresses import SessionRef, iso
 from app.core.records import StepRecord
 from app.core.states import SessionStatus
 from app.sessions.listing import decode_cursor, encode_cursor, invalid_cursor
 from app.store.errors import read_undamaged
 from app.store.session_reads import Place
-from app.store.store import Store
 from app.truncate import cut
 from leadhand.errors import SessionUnknown
 from leadhand.models.forms import AnswerRules, Form, GivenAnswer, default_of, leaves, parse_rules
@@ -97,80 +98,78 @@ class Asking(NamedTuple):
     records: Mapping[str, StepRecord]
 
 
-class Questions:
-    """Reads the parked steps of active sessions."""
+def list_questions(engine: Context, *, limit: int, cursor: str | None) -> Page[QuestionView]:
+    """Returns a page of the open questions of all sessions, newest session first.
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    A page may be short or empty; there may be more questions while it has a `next`.
+    """
+    start = _decode(cursor)
+    items: list[QuestionView] = []
+    damaged: list[Place] = []
+    examined, last = 0, start
+    for asking in islice(_walk(engine, start, damaged), LOOKED_AT):
+        examined += 1
+        for view in question_views(asking):
+            if asking.ref.id == start.session and view.address <= (start.address or ""):
+                continue
+            if len(items) == limit:
+                return Page(items=items, next=_encode(last), damaged=_ids(damaged))
+            items.append(view)
+            last = Position(asking.at, asking.ref.id, view.address)
+        last = Position(asking.at, asking.ref.id, None)
+    partial = examined == LOOKED_AT
+    return Page(
+        items=items,
+        next=_encode(last) if partial else None,
+        partial=partial,
+        damaged=_ids(damaged),
+    )
 
-    def page(self, *, limit: int, cursor: str | None) -> Page[QuestionView]:
-        """Returns a page of the open questions of all sessions, newest session first.
 
-        A page may be short or empty; there may be more questions while it has a `next`.
-        """
-        start = _decode(cursor)
-        items: list[QuestionView] = []
-        damaged: list[Place] = []
-        examined, last = 0, start
-        for asking in islice(self._walk(start, damaged), LOOKED_AT):
-            examined += 1
-            for view in question_views(asking):
-                if asking.ref.id == start.session and view.address <= (start.address or ""):
-                    continue
-                if len(items) == limit:
-                    return Page(items=items, next=_encode(last), damaged=_ids(damaged))
-                items.append(view)
-                last = Position(asking.at, asking.ref.id, view.address)
-            last = Position(asking.at, asking.ref.id, None)
-        partial = examined == LOOKED_AT
-        return Page(
-            items=items,
-            next=_encode(last) if partial else None,
-            partial=partial,
-            damaged=_ids(damaged),
-        )
+def list_questions_of_tree(engine: Context, session: str, *, limit: int) -> Page[QuestionView]:
+    """Returns the open questions of a session and of the children that its steps wait for.
 
-    def of_tree(self, session: str, *, limit: int) -> Page[QuestionView]:
-        """Returns the open questions of a session and of the children that its steps wait for.
+    Raises SessionUnknown.
+    """
+    ref = engine.store.ref(session)
+    if ref is None:
+        raise SessionUnknown(session)
+    return Page(items=list(islice(_tree(engine, ref, DEPTH), limit)))
 
-        Raises SessionUnknown.
-        """
-        ref = self._store.ref(session)
-        if ref is None:
-            raise SessionUnknown(session)
-        return Page(items=list(islice(self._tree(ref, DEPTH), limit)))
 
-    def _tree(self, ref: SessionRef, deeper: int) -> Iterator[QuestionView]:
-        fields = self._store.fields(ref)
-        if fields.get("status") != SessionStatus.ACTIVE:
-            return
-        parked = self._store.members(ref, "parked", STEPS)
-        records = self._store.steps(ref, parked)
-        yield from question_views(Asking(0, ref, fields, _questions(records)))
-        for record in records.values():
-            child = (record.parked or {}).get("child")
-            if isinstance(child, str) and deeper:
-                yield from self._tree(SessionRef(child, ref.root), deeper - 1)
+def _tree(engine: Context, ref: SessionRef, deeper: int) -> Iterator[QuestionView]:
+    fields = engine.store.fields(ref)
+    if fields.get("status") != SessionStatus.ACTIVE:
+        return
+    parked = engine.store.members(ref, "parked", STEPS)
+    records = engine.store.steps(ref, parked)
+    yield from question_views(Asking(0, ref, fields, _questions(records)))
+    for record in records.values():
+        child = (record.parked or {}).get("child")
+        if isinstance(child, str) and deeper:
+            yield from _tree(engine, SessionRef(child, ref.root), deeper - 1)
 
-    def _walk(self, start: Position, damaged: list[Place]) -> Iterator[Asking]:
-        """Yields the active sessions from a position on, newest first, without `damaged` ones."""
-        # A session that was left in its middle is read again: its id with a suffix is behind it.
-        last = start.session if start.address is None else f"{start.session}\0"
-        before, index = Place(start.at, last), self._store.session_index()
-        while found := index.page(SessionStatus.ACTIVE, before=before, limit=BATCH):
-            yield from read_undamaged(self._asking, found, damaged)
-            before = found[-1]
 
-    def _asking(self, found: Sequence[Place]) -> list[Asking]:
-        """The questions of sessions, without deleted ones."""
-        known = self._store.fields_of([place.session for place in found])
-        parked = self._store.overview().parked([ref for ref, _ in known.values()], STEPS)
-        return [
-            Asking(place.at, ref, fields, _questions(self._store.steps(ref, parked[ref])))
-            for place in found
-            if place.session in known
-            for ref, fields in [known[place.session]]
-        ]
+def _walk(engine: Context, start: Position, damaged: list[Place]) -> Iterator[Asking]:
+    """Yields the active sessions from a position on, newest first, without `damaged` ones."""
+    # A session that was left in its middle is read again: its id with a suffix is behind it.
+    last = start.session if start.address is None else f"{start.session}\0"
+    before, index = Place(start.at, last), engine.store.session_index()
+    while found := index.page(SessionStatus.ACTIVE, before=before, limit=BATCH):
+        yield from read_undamaged(partial(_asking, engine), found, damaged)
+        before = found[-1]
+
+
+def _asking(engine: Context, found: Sequence[Place]) -> list[Asking]:
+    """The questions of sessions, without deleted ones."""
+    known = engine.store.fields_of([place.session for place in found])
+    parked = engine.store.overview().parked([ref for ref, _ in known.values()], STEPS)
+    return [
+        Asking(place.at, ref, fields, _questions(engine.store.steps(ref, parked[ref])))
+        for place in found
+        if place.session in known
+        for ref, fields in [known[place.session]]
+    ]
 
 
 def _ids(places: Sequence[Place]) -> list[str]:

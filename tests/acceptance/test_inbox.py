@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.core.addresses import SessionRef
+from app.sessions.inbox import list_messages
 from tests import real_agents
 from tests.acceptance.real_agents.test_real_agents import WHO, World, world  # noqa: F401
 from tests.acceptance.test_continued_conversations import (
@@ -36,7 +37,7 @@ def doer_asks(asked: Asked) -> bool:
 
 
 def read_by(world: World, session: str) -> list[str | None]:  # noqa: F811
-    return [one.read_by for one in world.engine.messages.page(session).items]
+    return [one.read_by for one in list_messages(world.engine, session).items]
 
 
 @pytest.mark.parametrize("conversation", ["fresh", "continue"])

@@ -10,6 +10,7 @@ import pytest
 from app.compiler import compile_document
 from app.core.addresses import SessionRef
 from app.errors import AnswerUnfit
+from app.sessions.questions import list_questions_of_tree
 from app.sessions.submit import About
 from leadhand.errors import AnswerUnwanted
 from leadhand.flows.documents import FlowDefinition
@@ -78,7 +79,7 @@ def test_an_answer_that_does_not_fit_leaves_the_step_waiting(bench: Bench) -> No
     ]
     assert unfit(world, ref, text="bad") == ["text", "fields.severity"]
     assert world.engine.store.steps(ref, ["ask"])["ask"] == before
-    [view] = world.engine.questions.of_tree(ref.id, limit=50).items
+    [view] = list_questions_of_tree(world.engine, ref.id, limit=50).items
     assert (view.form, view.choices, view.default) == (FORM, [], None)
     assert view.answer == f"leadhand answer {ref.id} ask --field severity=VALUE"
 

@@ -15,7 +15,8 @@ from app.core.program import Action, Program, Step
 from app.core.records import Grant
 from app.errors import CapabilityRefused, InvalidDocument
 from app.security.signatures import Caller
-from app.sessions.inbox import KEPT, Sender
+from app.sessions.callers import find_session_caller, is_current
+from app.sessions.inbox import KEPT, Sender, list_messages
 from app.sessions.submit import About
 from app.store.script_library import text_of
 from app.store.store import connect
@@ -46,7 +47,7 @@ def texts(grant: Grant) -> list[str]:
 
 
 def unread(world: World, ref: SessionRef) -> list[str]:
-    return [one.text for one in world.engine.messages.page(ref.id, unread=True).items]
+    return [one.text for one in list_messages(world.engine, ref.id, unread=True).items]
 
 
 def child_of(world: World, ref: SessionRef, grant: Grant) -> SessionRef:
@@ -69,7 +70,7 @@ def test_a_turn_gets_what_came_before_its_claim_and_acknowledges_it(world: World
     assert unread(world, ref) == ["one", "two", "later"]
     world.settle(ref, grant)
     assert unread(world, ref) == ["later"]
-    first = world.engine.messages.page(ref.id).items[0]
+    first = list_messages(world.engine, ref.id).items[0]
     assert (first.kind, first.sender, first.read_by) == ("hint", "ann", DO)
     assert first.read_at is not None
 
@@ -159,7 +160,7 @@ def test_a_full_inbox_refuses_until_messages_are_acknowledged(world: World) -> N
     send(world, ref, *(f"more {number}" for number in range(100)))
     with pytest.raises(MessageRefused):
         send(world, ref, "too many")
-    kept = world.engine.messages.page(ref.id, limit=500)
+    kept = list_messages(world.engine, ref.id, limit=500)
     assert [one.id for one in kept.items][:2] == [101, 102]
 
 
@@ -210,7 +211,7 @@ def test_a_reader_outside_takes_each_message_once(world: World) -> None:
     assert take(ref.id, by="hook", idempotency_key="k2") == ()
     assert unread(world, ref) == ["of the turn"]
     world.settle(ref, grant)
-    assert [one.read_by for one in world.engine.messages.page(ref.id).items] == [
+    assert [one.read_by for one in list_messages(world.engine, ref.id).items] == [
         DO, "hook", "hook",
     ]  # fmt: skip
 
@@ -227,7 +228,7 @@ def test_a_child_notifies_its_parent_and_a_failure_calls_for_a_person(world: Wor
     notify(child.id, "failure", "it does not build", by=caller)
     (line,) = world.engine.queries.session(ref.id).needs_attention
     assert line.startswith("1 unread message of child sessions report")
-    found = world.engine.messages.page(ref.id).items
+    found = list_messages(world.engine, ref.id).items
     assert [(one.sender, one.kind, one.text, one.escalates) for one in found] == [
         (child.id, "notice", "half of it works\n\npr_number: 7", False),
         (child.id, "notice", "it does not build", True),
@@ -256,34 +257,34 @@ def test_a_superseded_attempt_and_an_ended_child_report_nothing(world: World) ->
 
 
 def test_a_session_token_lives_as_long_as_its_session(world: World) -> None:
-    ref, callers = world.session(), world.engine.callers
+    ref, engine = world.session(), world.engine
     grant = world.grant(ref, DO)
     attempt = Caller(ref.id, DO, grant.fence, ())
-    token = callers.session_caller(attempt)
+    token = find_session_caller(engine, attempt)
     world.settle(ref, grant)
-    assert callers.is_current(token), "it outlives the attempt"
-    assert not callers.is_current(token._replace(fence=token.fence + 1))
+    assert is_current(engine, token), "it outlives the attempt"
+    assert not is_current(engine, token._replace(fence=token.fence + 1))
     world.engine.control.apply(ref.id, "stop")
-    assert not callers.is_current(token), "a stop suspends it"
+    assert not is_current(engine, token), "a stop suspends it"
     world.engine.control.apply(ref.id, "resume")
-    assert callers.is_current(token), "a resume revives it"
+    assert is_current(engine, token), "a resume revives it"
     with pytest.raises(CapabilityRefused):
-        callers.session_caller(attempt)
+        find_session_caller(engine, attempt)
 
 
 def test_a_session_token_is_void_after_a_failure_also_once_it_is_resumed(world: World) -> None:
-    ref, callers = world.session(), world.engine.callers
+    ref, engine = world.session(), world.engine
     grant = world.grant(ref, DO)
-    token = callers.session_caller(Caller(ref.id, DO, grant.fence, ()))
+    token = find_session_caller(engine, Caller(ref.id, DO, grant.fence, ()))
     world.later(1_000)
     reason = Reason(code=ReasonCode.FAILED_STEP, text="no")
     failed = Outcome(word="failed", reason=reason, retryable=False)
     world.settle(ref, grant, failed)
     assert world.engine.queries.session(ref.id).status == "failed"
-    assert not callers.is_current(token)
+    assert not is_current(engine, token)
     world.engine.control.apply(ref.id, "resume")
     assert world.engine.queries.session(ref.id).status == "active"
-    assert not callers.is_current(token)
+    assert not is_current(engine, token)
 
 
 def test_the_audit_finds_a_wrong_count_of_unread_messages(world: World) -> None:

@@ -6,7 +6,15 @@ import pytest
 
 from app.core.addresses import SessionRef
 from app.core.records import Grant
-from app.sessions.outputs import ATTEMPTS, KEPT_S, QUIET_MS, RING_BYTES, Outputs
+from app.sessions.outputs import (
+    ATTEMPTS,
+    KEPT_S,
+    QUIET_MS,
+    RING_BYTES,
+    Outputs,
+    follow_outputs,
+    list_outputs,
+)
 from app.store.store import connect
 from tests.engine.world import World
 from workers.attempt.output_writer import Ring
@@ -35,7 +43,7 @@ class Writer:
 
 
 def texts(world: World, ref: SessionRef, step: str | None = DO) -> list[list[str]]:
-    found = world.engine.outputs.outputs(ref.id, step=step, limit=32)
+    found = list_outputs(world.engine, ref.id, step=step, limit=32)
     return [[part.text for part in view.parts] for view in found]
 
 
@@ -44,7 +52,7 @@ def test_what_an_attempt_writes_is_read_in_order(world: World) -> None:
     writer = Writer(world, ref, world.grant(ref, DO))
     assert writer.write("one\n") == "kept"
     assert writer.write("two\n", dropped=7) == "kept"
-    (view,) = world.engine.outputs.outputs(ref.id, step=DO, limit=1)
+    (view,) = list_outputs(world.engine, ref.id, step=DO, limit=1)
     assert (view.running, [(p.text, p.dropped) for p in view.parts]) == (
         True,
         [("one\n", 0), ("two\n", 7)],
@@ -71,7 +79,7 @@ def test_a_lost_attempt_writes_no_more_and_is_not_shown_as_the_next(world: World
     assert first.write("late\n") == "superseded"
     assert second.write("of the second\n") == "kept"
     assert texts(world, ref) == [["of the second\n"], ["of the first\n"]]
-    views = world.engine.outputs.outputs(ref.id, step=DO, limit=2)
+    views = list_outputs(world.engine, ref.id, step=DO, limit=2)
     assert [view.running for view in views] == [True, False]
 
 
@@ -159,7 +167,7 @@ def test_following_brings_what_is_kept_and_then_only_what_is_new(world: World) -
     ref = world.session()
     writer = Writer(world, ref, world.grant(ref, DO))
     writer.write("one\n")
-    cursor = world.engine.outputs.follow(ref.id)
+    cursor = follow_outputs(world.engine, ref.id)
     assert [part.text for _, _, part in cursor.read()] == ["one\n"]
     assert list(cursor.read()) == []
     world.now += 1

@@ -8,6 +8,7 @@ from app.core.addresses import SessionRef
 from app.core.program import Action, Program, Step
 from app.errors import InvalidDocument
 from app.sessions import questions as module
+from app.sessions.questions import list_questions, list_questions_of_tree
 from app.sessions.submit import About
 from leadhand.errors import SessionUnknown
 from leadhand.models.views.explain import QuestionView
@@ -37,7 +38,7 @@ def all_pages(world: World, limit: int) -> list[QuestionView]:
     found: list[QuestionView] = []
     cursor: str | None = None
     while True:
-        page = world.engine.questions.page(limit=limit, cursor=cursor)
+        page = list_questions(world.engine, limit=limit, cursor=cursor)
         assert len(page.items) <= limit
         found += page.items
         cursor = page.next
@@ -52,7 +53,7 @@ def world(bench: Bench) -> World:
 
 def test_a_question_names_its_times_and_the_command_that_answers_it(world: World) -> None:
     ref = start(world, ask("title", "Which title?"))
-    [view] = world.engine.questions.page(limit=50, cursor=None).items
+    [view] = list_questions(world.engine, limit=50, cursor=None).items
     assert (view.session, view.name, view.address) == (ref.id, "x", "title")
     assert view.question == "Which title?"
     assert view.answer == f"leadhand answer {ref.id} title TEXT"
@@ -60,7 +61,7 @@ def test_a_question_names_its_times_and_the_command_that_answers_it(world: World
     assert view.until is not None
     assert view.since < view.until
     world.engine.answers.give(ref.id, "Moby Dick")
-    assert world.engine.questions.page(limit=50, cursor=None).items == []
+    assert list_questions(world.engine, limit=50, cursor=None).items == []
 
 
 @pytest.mark.parametrize("looked_at", [1, 2, 2000])
@@ -90,7 +91,7 @@ def test_the_questions_of_a_tree_include_those_of_child_sessions(world: World) -
     (child,) = world.engine.store.children(parent)
     put(world, SessionRef(child, parent.id), "ask")
     start(world, ask("elsewhere"))
-    found = world.engine.questions.of_tree(parent.id, limit=50).items
+    found = list_questions_of_tree(world.engine, parent.id, limit=50).items
     assert [(view.session, view.address) for view in found] == [
         (parent.id, "above"),
         (child, "ask"),
@@ -100,12 +101,12 @@ def test_the_questions_of_a_tree_include_those_of_child_sessions(world: World) -
 def test_a_stopped_session_asks_nothing(world: World) -> None:
     ref = start(world, ask("a"))
     world.engine.control.apply(ref.id, "stop")
-    assert world.engine.questions.page(limit=50, cursor=None).items == []
-    assert world.engine.questions.of_tree(ref.id, limit=50).items == []
+    assert list_questions(world.engine, limit=50, cursor=None).items == []
+    assert list_questions_of_tree(world.engine, ref.id, limit=50).items == []
 
 
 def test_an_unknown_session_or_cursor_is_refused(world: World) -> None:
     with pytest.raises(SessionUnknown):
-        world.engine.questions.of_tree("00000000", limit=50)
+        list_questions_of_tree(world.engine, "00000000", limit=50)
     with pytest.raises(InvalidDocument):
-        world.engine.questions.page(limit=50, cursor="bm8=")
+        list_questions(world.engine, limit=50, cursor="bm8=")

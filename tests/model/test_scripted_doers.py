@@ -17,6 +17,7 @@ from unittest.mock import patch
 
 import pytest
 
+from app.fleet.overview import read_statistics
 from tests.effort import few_or_all, seeds
 from tests.engine.folders.sessions import Sessions
 from tests.unit.workers.folders.repositories import git
@@ -478,7 +479,7 @@ def test_tests_flip_at_the_rates_at_which_they_fail(
     fails_at = 1 - (1 - RATES["seldom"]) * (1 - RATES["often"])
     assert flaky in interval(rounds, fails_at * (1 - fails_at**2))
     today = datetime.now(UTC).date()
-    counts = sessions.engine.statistics.of(today, today).checks
+    counts = read_statistics(sessions.engine.store, today, today).checks
     found = sum(one.count for one in counts if one.verdict == "flaky")
     assert found == proven
     assert found in interval(rounds, fails_at**2 * (1 - fails_at))

@@ -23,6 +23,7 @@ from app.errors import ReferenceUnresolved, SpecForeign
 from app.logs import about
 from app.security import signatures
 from app.sessions.attempts import FolderState, Work
+from app.sessions.callers import find_session_caller
 from app.sessions.local_work import is_skipped, skipped_outcome
 from leadhand.errors import ArtifactUnknown, SessionUnknown, StoreAway
 from leadhand.models.verdicts import ReasonCode
@@ -509,7 +510,7 @@ class Attempts:
         )
 
     def _mint_for_session(self, caller: signatures.Caller) -> str:
-        holder = self._engine.callers.session_caller(caller)
+        holder = find_session_caller(self._engine, caller)
         return signatures.mint(holder, secret=self._engine.settings.secret)
 
     def _registry_of(self, work: Work) -> tuple[AgentBook, ToolCatalogue]:

@@ -15,6 +15,7 @@ from api.dashboard.render import cost, count, duration, elapsed_s, page, reason
 from api.dashboard.timeline import cells_of, seconds_of
 from app.engine import Engine
 from app.sessions.listing import encode_cursor
+from app.sessions.outputs import list_outputs
 from leadhand.errors import of_status
 from leadhand.models.verdicts import Reason
 from leadhand.models.views.result import LedgerEntry
@@ -144,7 +145,7 @@ class AttemptReads:
                 return
 
     def _output(self, session: str, step: str, fence: int) -> str:
-        found = self._engine.outputs.outputs(session, step=step, limit=_OUTPUTS)
+        found = list_outputs(self._engine, session, step=step, limit=_OUTPUTS)
         parts = (part.text for one in found if one.fence == fence for part in one.parts)
         return "".join(parts)
 

@@ -14,6 +14,7 @@ from api.requests import drawing_response
 from api.validation_errors import field_problems
 from app.engine import Engine
 from app.fleet.flow_catalog import Catalog
+from app.sessions.drawings import draw_flow
 from leadhand.contract.sessions import SVG, SessionsWanted
 from leadhand.errors import RequestInvalid
 from leadhand.flows.documents import FlowRun
@@ -53,7 +54,7 @@ class FlowPages:
     def drawing(self, name: str) -> Response:
         """GET .../drawing.svg: return the drawing of a flow as SVG."""
         document = _catalog(self._engine, request.args.get("folder", "")).document(name)
-        return drawing_response(self._engine.drawings.flow_svg(document), SVG)
+        return drawing_response(draw_flow(document), SVG)
 
     def run_flow(self, name: str) -> Response:
         """POST .../runs: start a flow with the inputs of the form, and redirect to its session."""

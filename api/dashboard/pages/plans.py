@@ -14,6 +14,7 @@ from api.dashboard.render import page
 from app.core.states import FINAL
 from app.engine import Engine
 from app.security.api_tokens import Scope
+from app.sessions.inbox import list_newest_messages
 from leadhand.contract.sessions import SessionsWanted
 from leadhand.models.views.plan import PlanView, ProposalView, TaskView
 
@@ -60,7 +61,7 @@ def add_to(routes: Blueprint, engine: Engine) -> None:
             "editable": view.status not in FINAL and Scope.CONTROL in g.visitor.scopes,
             "columns": board(plan),
             "branches": branches_of(plan.tasks),
-            "messages": engine.messages.newest(session, limit=MESSAGES),
+            "messages": list_newest_messages(engine, session, limit=MESSAGES),
             "proposed": proposed,
             "open": [one for one in plan.proposals if one.status == "open"],
         }

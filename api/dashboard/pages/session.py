@@ -18,6 +18,11 @@ from app.core.records import StepRecord
 from app.core.states import SessionStatus
 from app.engine import Engine
 from app.security.api_tokens import Scope
+from app.sessions.drawings import draw_svg
+from app.sessions.inbox import list_messages
+from app.sessions.outputs import list_outputs
+from app.sessions.questions import list_questions_of_tree
+from app.sessions.tree import read_tree
 from leadhand.contract import sessions
 from leadhand.contract.operation import NoQuery, Operation
 from leadhand.contract.sessions import SVG
@@ -113,7 +118,7 @@ class SessionPage:
 
     def drawing(self, session: str) -> Response:
         """GET .../drawing.svg: draw the program of the session with its states."""
-        return drawing_response(self._engine.drawings.svg(session), SVG)
+        return drawing_response(draw_svg(self._engine, session), SVG)
 
     def _values(self, session: str, *, with_tab: bool = True) -> Values:
         view = self._engine.queries.session(session)
@@ -134,7 +139,7 @@ class SessionPage:
 
     def _overview(self, view: SessionView) -> Values:
         found = self._engine.queries.ledger(view.id, limit=ITERATIONS)
-        questions = self._engine.questions.of_tree(view.id, limit=20).items
+        questions = list_questions_of_tree(self._engine, view.id, limit=20).items
         return {
             "explained": self._engine.explainer.explain(view.id),
             "suggested": suggested,
@@ -142,7 +147,7 @@ class SessionPage:
             "more_iterations": found.next is not None,
             "questions": questions,
             "evidence": self._evidence(view),
-            "messages": self._engine.messages.page(view.id, unread=True, limit=20).items,
+            "messages": list_messages(self._engine, view.id, unread=True, limit=20).items,
         }
 
     def _evidence(self, view: SessionView) -> Evidence | None:
@@ -174,7 +179,7 @@ class SessionPage:
 
     def _output(self, view: SessionView) -> Values:
         step = request.args.get("step") or None
-        return {"outputs": self._engine.outputs.outputs(view.id, step=step, limit=10)}
+        return {"outputs": list_outputs(self._engine, view.id, step=step, limit=10)}
 
     def _steps(self, view: SessionView) -> Values:
         cursor = request.args.get("cursor") or None
@@ -185,7 +190,7 @@ class SessionPage:
         }
 
     def _tree(self, view: SessionView) -> Values:
-        return {"tree": self._engine.trees.tree(view.id, limit=TREE)}
+        return {"tree": read_tree(self._engine, view.id, limit=TREE)}
 
     def _log(self, view: SessionView) -> Values:
         after = request.args.get("after") or "0"
@@ -194,7 +199,7 @@ class SessionPage:
 
     def _check_outputs(self, session: str, entry: LedgerEntry) -> list[object]:
         """The stored output of the iteration's steps, as long as it is kept."""
-        found = self._engine.outputs.outputs(session, step=None, limit=50)
+        found = list_outputs(self._engine, session, step=None, limit=50)
         return [one for one in found if entry.address and one.address.startswith(entry.address)]
 
     def _diffs(self, session: str) -> list[DiffView]:

@@ -9,6 +9,7 @@ from functools import partial
 import pytest
 from playwright.sync_api import Page, expect
 
+from app.sessions.inbox import list_messages
 from tests.acceptance.dashboard.conftest import serve, sign_in
 from tests.acceptance.dashboard.furnished import Furnished, furnish
 from tests.session_driving import end, run_iteration
@@ -65,7 +66,7 @@ def test_buttons_of_a_session_do_what_they_say(page, url, engine):
     page.get_by_label("A text for the next turn").fill("Use the old parser")
     page.get_by_role("button", name="Send").click()
     expect(page.get_by_text("The next turn is given the hint")).to_be_visible()
-    assert [one.text for one in engine.messages.page(session).items] == ["Use the old parser"]
+    assert [one.text for one in list_messages(engine, session).items] == ["Use the old parser"]
     press(page, "Stop")
     expect(pill).to_have_text("stopped")
     assert engine.queries.session(session).status == "stopped"

@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 
+from app.sessions.outputs import list_outputs
 from tests import real_agents
 from tests.acceptance.real_agents.test_real_agents import (
     WHO,
@@ -39,7 +40,7 @@ def test_tool_calls_are_shown_before_the_step_ends_and_a_failing_one_is_named(wo
     session = world.run(*(agent_step(a, "Try it.", a, needs=()) for a in real_agents.PROGRAMS))
 
     def shown() -> dict[str, str]:
-        views = world.engine.outputs.outputs(session, step=None, limit=10)
+        views = list_outputs(world.engine, session, step=None, limit=10)
         return {view.address: "".join(part.text for part in view.parts) for view in views}
 
     def both_wait() -> bool:
@@ -97,7 +98,7 @@ def test_the_retries_of_claude_are_shown(world) -> None:
     world.fleet.worker("one")
     session = world.run(agent_step("do", "How are you?", "claude", needs=()))
     assert world.ended(session) == "completed"
-    (view,) = world.engine.outputs.outputs(session, step=None, limit=10)
+    (view,) = list_outputs(world.engine, session, step=None, limit=10)
     text = "".join(part.text for part in view.parts)
     assert "! retry: 1 of 2 in " in text
     assert "overloaded (529)" in text

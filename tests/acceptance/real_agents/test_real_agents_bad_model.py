@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from app.sessions.outputs import list_outputs
 from tests import real_agents
 from tests.acceptance.real_agents.test_real_agents import agent_step, world
 from tests.acceptance.real_agents.test_real_agents import pytestmark as with_real_agents
@@ -36,7 +37,7 @@ def retries(world, *, claude: int, codex: int) -> None:
 
 
 def shown(world, session: str, address: str) -> str:
-    views = world.engine.outputs.outputs(session, step=address, limit=1)
+    views = list_outputs(world.engine, session, step=address, limit=1)
     return "".join(part.text for view in views for part in view.parts)
 
 

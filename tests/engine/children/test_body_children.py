@@ -14,6 +14,7 @@ from app.core.records import Grant
 from app.errors import InvalidDocument, ParentRests
 from app.security.signatures import Caller
 from app.sessions.submit import About
+from app.sessions.tree import read_tree
 from leadhand.contract.submissions import ParentEnd
 from leadhand.errors import IdempotencyConflict, TreeLimitReached
 from leadhand.models.documents import LoopDocument
@@ -91,7 +92,7 @@ def test_child_of_a_body_is_linked_with_the_attempt_that_started_it(bench: Bench
     assert world.engine.store.children(ref) == {child.id}
     grandchild = deeper(world, child).spawn()
     assert world.engine.queries.session(grandchild.id).depth == 2
-    tree = world.engine.trees.tree(ref.id)
+    tree = read_tree(world.engine, ref.id)
     assert [(one.id, one.depth) for one in tree.items] == [
         (ref.id, 0), (child.id, 1), (grandchild.id, 2),
     ]  # fmt: skip
@@ -220,7 +221,7 @@ def outlives(bench: Bench, end: str) -> None:
     view = world.engine.queries.session(kept.id)
     assert (view.parent, view.detached_from, view.depth) == (None, ref.id, 1)
     assert world.engine.store.children(ref) == {aborted.id}
-    shown = {one.id: one.detached_from for one in world.engine.trees.tree(ref.id).items}
+    shown = {one.id: one.detached_from for one in read_tree(world.engine, ref.id).items}
     assert shown == {ref.id: None, aborted.id: None, kept.id: ref.id}
     require_sound(world)
     world.turn(kept, 1, "accept", check="check.true")

@@ -13,6 +13,7 @@ from app.core.outcomes import Outcome
 from app.core.program import Action, Program, Step
 from app.core.records import Grant
 from app.guards import Guarded
+from app.sessions.inbox import list_messages
 from app.sessions.submit import About
 from leadhand.errors import NoPlan
 from leadhand.flows.documents import FlowDocument
@@ -408,7 +409,7 @@ def test_report_of_a_child_whose_parent_is_no_plan_is_in_the_parent_s_inbox(worl
     assert (view.session, view.task, view.status) == (parent.id, "", "completed")
     blocked = TaskReport(status="blocked", notes="needs a key")
     world.engine.plans.report(child.id, blocked)
-    inbox = world.engine.messages.page(parent.id).items
+    inbox = list_messages(world.engine, parent.id).items
     assert [(one.kind, one.sender, one.text, one.escalates) for one in inbox] == [
         ("report", child.id,
          f"session {child.id}: completed (https://example.org/pr/1): all of it", False),

@@ -8,6 +8,7 @@ import pytest
 
 from app.core.addresses import SessionRef
 from app.core.outcomes import Outcome
+from app.sessions.drawings import draw_svg, draw_text
 from app.sessions.fork import Wish
 from leadhand.flows.documents import FlowDocument
 from tests.engine.world import DONE, World
@@ -32,12 +33,12 @@ def run(world: World, ref: SessionRef, answers: dict[str, Outcome], *, most: int
 
 
 def drawn(world: World, ref: SessionRef, width: int = 120) -> list[str]:
-    return world.engine.drawings.text(ref.id, width).splitlines()
+    return draw_text(world.engine, ref.id, width).splitlines()
 
 
 def edges(world: World, ref: SessionRef) -> dict[tuple[str, str], str]:
     """Whether each edge of the SVG is taken, in the words of its title."""
-    root = ElementTree.fromstring(world.engine.drawings.svg(ref.id))
+    root = ElementTree.fromstring(draw_svg(world.engine, ref.id))
     return {
         (one.attrib["data-from"], one.attrib["data-to"]): "".join(one.itertext())
         for one in root.iter()

@@ -10,6 +10,7 @@ from threading import Thread
 import pytest
 
 from app.core.addresses import SessionRef
+from app.sessions.questions import list_questions_of_tree
 from leadhand.models.plans import PlanEdit
 from leadhand.models.views.explain import QuestionView
 from tests.engine.folders.sessions import Sessions
@@ -47,7 +48,7 @@ def submit(sessions: Sessions, cwd: Path, **more: object) -> str:
 
 
 def question(sessions: Sessions, session: str) -> QuestionView:
-    (found,) = sessions.engine.questions.of_tree(session, limit=2).items
+    (found,) = list_questions_of_tree(sessions.engine, session, limit=2).items
     return found
 
 

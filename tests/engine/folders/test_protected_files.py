@@ -10,6 +10,7 @@ import pytest
 
 from app.core.addresses import SessionRef
 from app.core.outcomes import Outcome
+from app.sessions.questions import list_questions_of_tree
 from leadhand.models.documents import Protected
 from leadhand.models.verdicts import ReasonCode
 from tests.engine.folders.sessions import Sessions
@@ -421,7 +422,7 @@ def ask(sessions: Sessions, repo: Path, doer: str, **more: object) -> str:
 def question(sessions: Sessions, session: str) -> str:
     view = sessions.engine.queries.session(session)
     assert view.status == "waiting", view.reason
-    (asked,) = sessions.engine.questions.of_tree(session, limit=9).items
+    (asked,) = list_questions_of_tree(sessions.engine, session, limit=9).items
     return str(asked.question)
 
 

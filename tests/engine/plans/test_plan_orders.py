@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from app.core.outcomes import Outcome
+from app.sessions.inbox import list_messages
 from leadhand.models.verdicts import Reason, ReasonCode
 from tests.effort import few_or_all
 from tests.engine.driving import LEASE_MS, Bench
@@ -185,7 +186,7 @@ class Order:
         assert plan.statuses() == {id_: self.status(id_) for id_ in tasks}
         for task, fact in self.facts.items():
             self.check_reason(task, fact)
-        inbox = plan.engine.messages.page(plan.id, limit=200).items
+        inbox = list_messages(plan.engine, plan.id, limit=200).items
         told = [(one.kind, *one.text.partition(": ")[::2], one.escalates) for one in inbox]
         assert told == [(n.kind, f"task {n.task}", n.text, n.escalates) for n in self.notices]
         self.check_summary([id_ for id_ in tasks if id_ not in self.facts])

@@ -6,6 +6,7 @@ import pytest
 
 from app.core.outcomes import Outcome
 from app.security.signatures import Caller
+from app.sessions.tree import read_tree
 from leadhand.errors import ControlRefused
 from leadhand.models.views.session import RoleView
 from tests.engine.plans.plan_world import PlanWorld
@@ -146,7 +147,7 @@ def test_the_tree_has_the_phase_of_each_session(world: World) -> None:
     plan = PlanWorld(world, [{"id": "a"}, {"id": "b"}])
     plan.begin()
     plan.finish("a")
-    nodes = {node.id: node.phase for node in plan.engine.trees.tree(plan.id).items}
+    nodes = {node.id: node.phase for node in read_tree(plan.engine, plan.id).items}
     found = {id_: (one.role, one.phase) for id_, one in nodes.items() if one is not None}
     assert found == {
         plan.id: ("tl", "waiting"),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from app.core.outcomes import Outcome, Usage
+from app.sessions.questions import list_questions
+from app.sessions.tree import read_tree
 from leadhand.errors import StoreAway
 from tests.engine.driving import Bench
 from tests.engine.plans.plan_world import PlanWorld
@@ -340,6 +342,6 @@ def test_a_plan_is_named_by_its_request_in_every_list(bench: Bench) -> None:
     plan.draft("drafting~1[1]/decompose")
     queries = world.engine.queries
     assert queries.session(plan.id).title == "Add a login page"
-    assert [one.title for one in world.engine.trees.tree(plan.id).items] == ["Add a login page"]
-    [question] = world.engine.questions.page(limit=9, cursor=None).items
+    assert [one.title for one in read_tree(world.engine, plan.id).items] == ["Add a login page"]
+    [question] = list_questions(world.engine, limit=9, cursor=None).items
     assert question.name == "Add a login page"

@@ -9,6 +9,7 @@ import pytest
 from pydantic import JsonValue, ValidationError
 
 from app.core.outcomes import Outcome
+from app.sessions.inbox import list_messages
 from leadhand.errors import PlanRefused
 from leadhand.models.plans import PlanDocument
 from leadhand.models.verdicts import Reason, ReasonCode
@@ -75,7 +76,7 @@ def test_the_answer_of_the_team_lead_is_an_edit_of_the_plan(bench: Bench) -> Non
     plan.finish("b")
     assert plan.status == "completed"
     plan.audit()
-    kinds = [one.kind for one in plan.engine.messages.page(plan.id, limit=50).items]
+    kinds = [one.kind for one in list_messages(plan.engine, plan.id, limit=50).items]
     assert kinds == ["accepted", "failed", "proposal", "accepted", "accepted", "accepted"]
 
 
@@ -159,7 +160,7 @@ def test_an_answer_without_an_edit_is_recorded_with_its_reason(
     assert replan is not None
     assert why in replan.why
     assert plan.status == "failed"
-    last = plan.engine.messages.page(plan.id, limit=50).items[-1]
+    last = list_messages(plan.engine, plan.id, limit=50).items[-1]
     assert (last.kind, last.escalates) == ("replan", True)
     plan.audit()
 

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from app.sessions.inbox import list_messages
 from leadhand.errors import IdempotencyConflict, NoPlan, PlanRefused, ReportLate
 from leadhand.models.plans import TaskReport
 from tests.engine.driving import Bench
@@ -199,7 +200,7 @@ def test_a_decided_proposal_calls_for_no_person_and_is_read_by_the_next_turn(
     assert [need.kind for need in found.needs] == ["proposal"]
     world.engine.plans.decide(plan.id, "p1", accept=accept, by="ann")
     assert world.engine.attention.page().items == []
-    unread = world.engine.messages.page(plan.id, unread=True).items
+    unread = list_messages(world.engine, plan.id, unread=True).items
     assert "proposal" in {message.kind for message in unread}
     assert world.engine.store.fields(plan.ref)["escalated"] == "0"
 
@@ -258,7 +259,7 @@ def test_the_team_lead_hears_of_reports_proposals_and_ends(bench: Bench) -> None
     plan.report("b", "blocked", proposals=[PROPOSED])
     plan.finish("a")
     plan.fail("b")
-    inbox = world.engine.messages.page(plan.id).items
+    inbox = list_messages(world.engine, plan.id).items
     assert [(one.kind, one.text.partition(":")[0], one.escalates) for one in inbox] == [
         ("report", "task a", False),
         ("report", "task b", True),
@@ -281,7 +282,7 @@ def test_a_child_that_is_accepted_after_the_plan_ended_is_told_to_the_team_lead(
     plan.resume_child("a")
     plan.finish("a")
     assert plan.statuses()["a"] == "failed"
-    last = world.engine.messages.page(plan.id).items[-1]
+    last = list_messages(world.engine, plan.id).items[-1]
     assert (last.kind, last.text) == ("end", "task a: accepted after the plan had ended")
 
 
@@ -290,7 +291,7 @@ def test_a_long_report_is_cut_between_characters(bench: Bench) -> None:
     plan.begin()
     for before in ("", "."):
         plan.report("a", "in_progress", notes=before + "é" * 5000)
-        text = plan.engine.messages.page(plan.id).items[-1].text
+        text = list_messages(plan.engine, plan.id).items[-1].text
         assert text.endswith("éé")
         assert 3998 <= len(text.encode()) <= 4000
 

@@ -8,6 +8,7 @@ import pytest
 
 from app.core.addresses import SessionRef
 from app.core.outcomes import CheckRun, Outcome, Usage
+from app.fleet.overview import read_statistics
 from app.sessions.submit import About
 from app.store.store import connect
 from leadhand.models.views.fleet import StatisticsView
@@ -29,7 +30,7 @@ def begin(world: World, kind: str = "loop", name: str = "a task") -> SessionRef:
 
 
 def read(world: World) -> StatisticsView:
-    return world.engine.statistics.of(date(1970, 1, 1), date(1970, 1, 10))
+    return read_statistics(world.engine.store, date(1970, 1, 1), date(1970, 1, 10))
 
 
 def turn(world: World, ref: SessionRef, iteration: int, verdict: Outcome, cost: float = 0) -> None:
@@ -82,7 +83,7 @@ def test_days_are_by_utc_and_a_period_holds_its_days_only(world: World) -> None:
     world.later(DAY_MS)
     turn(world, begin(world), 1, ACCEPT)
     assert [day.day for day in read(world).days] == ["1970-01-01", "1970-01-02"]
-    only = world.engine.statistics.of(date(1970, 1, 2), date(1970, 1, 2))
+    only = read_statistics(world.engine.store, date(1970, 1, 2), date(1970, 1, 2))
     assert [s.count for s in only.sessions] == [1]
 
 

@@ -17,6 +17,7 @@ from app.core.records import Grant
 from app.engine import Engine
 from app.security.api_tokens import Scope
 from app.security.signatures import BODY_SCOPES, Caller, mint
+from app.sessions.callers import find_session_caller
 from app.sessions.submit import About
 from tests.silent_engine import OPERATOR, SECRET, loop
 
@@ -56,7 +57,7 @@ def attempt_token(ref: SessionRef, grant: Grant, secret: str = SECRET) -> str:
 
 def session_token(engine: Engine, ref: SessionRef, grant: Grant) -> str:
     attempt = Caller(ref.id, grant.address, grant.fence, BODY_SCOPES)
-    return mint(engine.callers.session_caller(attempt), secret=SECRET)
+    return mint(find_session_caller(engine, attempt), secret=SECRET)
 
 
 def ask(

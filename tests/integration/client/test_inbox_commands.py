@@ -19,6 +19,7 @@ from app.core.addresses import SessionRef
 from app.core.outcomes import Outcome
 from app.core.program import Action, Program, Step
 from app.security.signatures import BODY_SCOPES, Caller, mint
+from app.sessions.callers import find_session_caller
 from app.sessions.submit import About
 from leadhand.cli import cli
 from leadhand.cli.entrypoint import run
@@ -174,7 +175,7 @@ def test_a_hook_outlives_the_attempt_with_the_token_of_the_session(api, leadhand
     ref = SessionRef(session, session)
     grant = api.engine.attempts.claim(ref, DO, nonce="n", worker="w").grants[0]
     attempt = Caller(session, DO, grant.fence, BODY_SCOPES)
-    outlives = mint(api.engine.callers.session_caller(attempt), secret=SECRET)
+    outlives = mint(find_session_caller(api.engine, attempt), secret=SECRET)
     work = api.engine.attempts.work(ref, grant)
     api.engine.attempts.settle(work, Outcome(word="succeeded"), take=[], worker="w")
     leadhand("hint", session, "look at the log")

@@ -13,6 +13,7 @@ import pytest
 from fakeredis import FakeRedis, FakeServer
 from redis.exceptions import ResponseError
 
+from app.sessions.inbox import list_messages
 from tests.engine.driving import Bench, Drive, loop, program, step
 from tests.engine.plans.plan_world import PlanWorld
 from tests.engine.world import World
@@ -121,7 +122,7 @@ def test_a_plan_runs_with_reports_and_edits(bench: Bench) -> None:
     plan.finish("b")
     assert plan.status == "completed"
     assert plan.statuses() == {"a": "completed", "b": "completed", "c": "failed"}
-    assert len(plan.engine.messages.page(plan.id).items) == 4
+    assert len(list_messages(plan.engine, plan.id).items) == 4
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 
 from app.core.outcomes import Outcome
 from app.security.api_tokens import Scope
+from app.sessions.inbox import list_messages
 from tests.flows import flow
 from tests.integration.api.dashboard.conftest import HTMX, SAME, sign_in
 from tests.session_driving import claim, end, ref_of, run_iteration, settle
@@ -208,7 +209,7 @@ def test_hint_reaches_the_inbox_of_the_session(browser, engine):
     session = engine.submit.document(loop()).session
     sent = browser.post(f"/ui/sessions/{session}/hints", headers=HTMX, data={"text": "look there"})
     assert sent.status_code == 200
-    [message] = engine.messages.page(session).items
+    [message] = list_messages(engine, session).items
     assert message.text == "look there"
     assert message.sender == "operator"
 
