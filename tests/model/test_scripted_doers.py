@@ -449,6 +449,7 @@ def interval(count: int, rate: float) -> range:
     return range(low, high + 1)
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("rounds", few_or_all(6, 200))
 def test_tests_flip_at_the_rates_at_which_they_fail(
     sessions: Sessions, repo: Path, tmp_path: Path, rounds: int
