@@ -13,6 +13,7 @@ from app import shared as app_shared
 from app.core.artifacts import is_digest
 from app.engine import Engine
 from app.errors import InvalidDocument
+from app.sessions.artifacts import list_artifacts, read_artifact
 from app.shared import LockCall
 from app.store.artifact_folder import Part
 from leadhand.contract import shared, work
@@ -108,14 +109,14 @@ def _holder(holder: str) -> LockCall:
 @serves(work.LIST)
 def list_all(engine: Engine, call: Call, asked: PageQuery) -> Page[ArtifactView]:
     """Returns one page of the artifacts (stored files) of a session."""
-    return engine.artifacts.listed(call.session, limit=asked.limit, cursor=asked.cursor)
+    return list_artifacts(engine, call.session, limit=asked.limit, cursor=asked.cursor)
 
 
 @serves(work.READ)
 def read(engine: Engine, call: Call, asked: work.PartQuery) -> Response:
     """Returns a range of an artifact's bytes, as a download."""
     digest = call.path["digest"]
-    piece = engine.artifacts.read(call.session, digest, at=asked.at, limit=asked.limit)
+    piece = read_artifact(engine, call.session, digest, at=asked.at, limit=asked.limit)
     response = Response(piece.data)
     end = asked.at + len(piece.data)
     span = f"{asked.at}-{end - 1}" if piece.data else "*"
@@ -142,5 +143,5 @@ def put(engine: Engine, call: Call, asked: work.PartBody) -> UploadView:
     if asked.at + len(data) > asked.size:
         raise InvalidDocument("size", str(asked.size), "give the size of the whole artifact")
     part = Part(asked.at, asked.size, data)
-    complete = engine.uploads.put_part(digest, f"{call.session} {current_visitor()}", part)
+    complete = engine.artifact_folder.put_part(digest, f"{call.session} {current_visitor()}", part)
     return UploadView(digest=digest, complete=complete)

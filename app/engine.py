@@ -19,7 +19,6 @@ from app.plans.plans import ComingHome, Plans
 from app.plans.progress import PlanProgress
 from app.security.api_tokens import Tokens
 from app.sessions.answers import Answers, ChildReports
-from app.sessions.artifacts import ArtifactQueries, Uploads
 from app.sessions.attempts import Attempts
 from app.sessions.attention import Attention
 from app.sessions.audit import Audit
@@ -73,9 +72,6 @@ class Engine(SessionContext):
             self.fleet,
             self.troubles,
             self.local_artifacts,
-        )
-        self.artifacts = ArtifactQueries(
-            store, self.queries.ref, self.artifact_folder, self.registry.program
         )
         self.attention = Attention(store, self.queries, self.fleet.inventories)
         self.guard_list = GuardQueries(store, self.queries)
@@ -133,7 +129,6 @@ class Engine(SessionContext):
         self.attempts = Attempts(
             store, settings, self.registry, self.transitions, self.local_artifacts
         )
-        self.uploads = Uploads(store, self.artifact_folder, self.guard)
         self.answers = Answers(store, self.registry, self.transitions, self.queries)
 
     def _add_follow_ups(self, store: Store, settings: Settings, carrier: Carrier) -> None:

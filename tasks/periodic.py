@@ -10,6 +10,7 @@ from pathlib import Path
 
 from app.engine import Engine
 from app.fleet.store_guard import renew_secrets
+from app.sessions.artifacts import sweep_artifacts
 from app.sweep import Swept, sweep
 from leadhand.errors import StoreAway
 from tasks.bootstrap import examine
@@ -205,6 +206,6 @@ class ArtifactSweeper(PeriodicThread):
         self._engine = engine
 
     def _round(self) -> None:
-        removed = self._engine.uploads.sweep()
+        removed = sweep_artifacts(self._engine)
         if removed:
             log.info("artifacts removed", extra={"count": len(removed)})

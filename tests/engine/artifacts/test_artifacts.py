@@ -14,7 +14,7 @@ from app.core.artifacts import YOUNG_S, Artifact
 from app.core.outcomes import Outcome
 from app.core.program import Action, Step
 from app.engine import Engine
-from app.sessions.artifacts import ArtifactQueries, Uploads
+from app.sessions.artifacts import list_artifacts, read_artifact, sweep_artifacts
 from app.sessions.results import MOST_BYTES
 from app.store.artifact_folder import ArtifactFolder, Limits, LocalArtifacts
 from leadhand.errors import ArtifactUnknown, SessionUnknown
@@ -39,14 +39,12 @@ class Fleet:
         self.world = World.of(bench)
         engine: Engine = self.world.engine
         self.engine = engine
-        self.folder = ArtifactFolder(path / "artifacts", Limits(64 * 1024**2, 1024**3))
+        self.folder = engine.artifact_folder = ArtifactFolder(
+            path / "artifacts", Limits(64 * 1024**2, 1024**3)
+        )
         self.local = LocalArtifacts(self.folder)
         engine.attempts.open_artifacts = lambda *_: self.local
         engine.queries._artifacts = self.local
-        self.uploads = Uploads(engine.store, self.folder, engine.guard)
-        self.queries = ArtifactQueries(
-            engine.store, engine.queries.ref, self.folder, engine.registry.program
-        )
         self.path = path
 
     def stored(self, value: JsonValue, kind: Any = "value") -> Artifact:
@@ -79,7 +77,7 @@ class Fleet:
 
     def sweep(self) -> list[str]:
         self.age()
-        return self.uploads.sweep(self.now_s)
+        return sweep_artifacts(self.engine, self.now_s)
 
 
 def test_reference_resolves_through_an_artifact(bench: Bench, tmp_path: Path) -> None:
@@ -128,17 +126,17 @@ def test_artifact_is_read_only_through_a_session_that_refers_to_it(
     fleet = Fleet(bench, tmp_path)
     graph, other = fleet.graph(), fleet.graph()
     digest = fleet.settle(graph, "search", LONG).digest
-    listed = fleet.queries.listed(graph.id).items
+    listed = list_artifacts(fleet.engine, graph.id).items
     assert [(one.name, one.digest) for one in listed] == [("search/value", digest)]
-    piece = fleet.queries.read(graph.id, digest, at=0, limit=10**9)
+    piece = read_artifact(fleet.engine, graph.id, digest, at=0, limit=10**9)
     assert (json.loads(piece.data), piece.size) == (LONG, listed[0].size)
-    assert fleet.queries.read(graph.id, digest, at=5, limit=3).data == piece.data[5:8]
-    assert fleet.queries.listed(other.id).items == []
+    assert read_artifact(fleet.engine, graph.id, digest, at=5, limit=3).data == piece.data[5:8]
+    assert list_artifacts(fleet.engine, other.id).items == []
     for session, name in ((other.id, digest), (graph.id, "0" * 64), (graph.id, "../../x")):
         with pytest.raises(ArtifactUnknown):
-            fleet.queries.read(session, name, at=0, limit=1)
+            read_artifact(fleet.engine, session, name, at=0, limit=1)
     with pytest.raises(SessionUnknown):
-        fleet.queries.read("deadbeef", digest, at=0, limit=1)
+        read_artifact(fleet.engine, "deadbeef", digest, at=0, limit=1)
 
 
 def test_sweep_keeps_what_a_session_refers_to(bench: Bench, tmp_path: Path) -> None:
@@ -151,7 +149,7 @@ def test_sweep_keeps_what_a_session_refers_to(bench: Bench, tmp_path: Path) -> N
     fleet.engine.outbox.run(f"delete|{first.ref.member}")
     assert fleet.engine.store.ref(first.id) is None
     assert fleet.sweep() == []
-    assert fleet.queries.read(second.id, digest, at=0, limit=1).data == b"["
+    assert read_artifact(fleet.engine, second.id, digest, at=0, limit=1).data == b"["
     fleet.engine.deletion.delete(second.id, force=True)
     fleet.engine.outbox.run(f"delete|{second.ref.member}")
     assert fleet.sweep() == [digest]
@@ -164,7 +162,7 @@ def test_artifact_of_an_attempt_that_died_before_its_settle_is_swept_after_a_day
     fleet = Fleet(bench, tmp_path)
     graph = fleet.graph()
     lost = fleet.stored(LONG).digest
-    assert fleet.uploads.sweep() == []
+    assert sweep_artifacts(fleet.engine) == []
     assert fleet.sweep() == [lost]
     assert fleet.settle(graph, "search", LONG).digest == lost
     assert fleet.sweep() == []
@@ -179,7 +177,7 @@ def test_superseded_attempt_refers_to_nothing(bench: Bench, tmp_path: Path) -> N
     late = Outcome(word="succeeded", value=LONG, artifacts=(artifact,))
     stale = work._replace(grant=grant.model_copy(update={"fence": grant.fence - 1}))
     assert fleet.engine.attempts.settle(stale, late, take=[], worker="w").word == "superseded"
-    assert fleet.queries.listed(graph.id).items == []
+    assert list_artifacts(fleet.engine, graph.id).items == []
     assert fleet.sweep() == [artifact.digest]
 
 
@@ -231,7 +229,7 @@ def test_long_result_of_a_called_flow_is_the_value_that_others_refer_to(
     fleet.engine.transitions.dispatch(graph.ref, answer)
     graph.run()
     assert graph.calls == [("report", {"a": "paper-7"})]
-    (listed,) = fleet.queries.listed(graph.id).items
+    (listed,) = list_artifacts(fleet.engine, graph.id).items
     assert (listed.kind, listed.digest) == ("result", artifact.digest)
     assert fleet.sweep() == []
 
@@ -250,7 +248,7 @@ def test_parked_step_that_a_flow_answers_refers_to_its_artifact(
     fence = fleet.engine.store.steps(ref, [address])[address].fence
     answer = fleet.engine.answers.settle(ref, address, outcome, fence=fence, by="child")
     assert answer.word == "settled"
-    (listed,) = fleet.queries.listed(session).items
+    (listed,) = list_artifacts(fleet.engine, session).items
     assert listed.kind == "result"
 
 
@@ -264,7 +262,7 @@ def test_artifact_has_the_name_of_its_step_as_written(bench: Bench, tmp_path: Pa
     graph = fleet.graph([{"name": "big one"}, {"name": "small"}])
     fleet.settle(graph, "big-one", LONG)
     fleet.settle(graph, "small", LONG)
-    found = fleet.queries.listed(graph.id).items
+    found = list_artifacts(fleet.engine, graph.id).items
     assert [(one.name, one.label) for one in found] == [
         ("big-one/value", "big one"), ("small/value", ""),
     ]  # fmt: skip

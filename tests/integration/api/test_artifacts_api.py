@@ -28,7 +28,7 @@ OPERATORS = {"Authorization": f"Bearer {OPERATOR}"}
 @pytest.fixture(autouse=True)
 def folder(engine: Engine, tmp_path: Path) -> ArtifactFolder:
     found = ArtifactFolder(tmp_path / "artifacts", Limits(5_000_000, 6_000_000))
-    engine.artifacts._folder = engine.uploads._folder = found
+    engine.artifact_folder = found
     return found
 
 

@@ -36,7 +36,7 @@ STEPS = [
 @pytest.fixture
 def url(engine: Engine, tmp_path: Path) -> Iterator[str]:
     folder = ArtifactFolder(tmp_path / "artifacts", Limits(10_000_000, 20_000_000))
-    engine.artifacts._folder = engine.uploads._folder = folder
+    engine.artifact_folder = folder
     app = create_app(Settings(api_token=OPERATOR, secret=SECRET), engine)
     server = make_server("127.0.0.1", 0, app, threaded=True)
     thread = threading.Thread(target=server.serve_forever, args=(0.02,))
