@@ -7,6 +7,7 @@ import re
 from api.auth import current_caller, current_owner, current_visitor
 from api.folder import folder_of_command
 from api.serving import Call, serves
+from app import guards as app_guards
 from app.engine import Engine
 from app.errors import InvalidDocument
 from app.guards import Guarded
@@ -19,25 +20,25 @@ from leadhand.models.views.shared import GuardReset, GuardsView, StopView
 @serves(guards.LIST)
 def list_all(engine: Engine, _: Call, asked: guards.GuardsQuery) -> GuardsView:
     """Lists the guards that have not ended, with their counters."""
-    return engine.guard_list.listed(asked.agent_session, inside=_inside())
+    return app_guards.list_guards(engine, asked.agent_session, inside=_inside())
 
 
 @serves(guards.STOP)
 def stop(engine: Engine, call: Call, asked: StopReport) -> StopView:
     """Decides whether an agent may stop."""
-    return engine.guards.stop(_guarded(call.path["agent"]), asked)
+    return app_guards.decide_stop(engine, _guarded(call.path["agent"]), asked)
 
 
 @serves(guards.EVENT)
 def record_event(engine: Engine, call: Call, asked: AgentEvent) -> None:
     """Records a prompt, idle or end event."""
-    engine.guards.note(_guarded(call.path["agent"]), asked)
+    app_guards.record_event(engine, _guarded(call.path["agent"]), asked)
 
 
 @serves(guards.RESET)
 def reset(engine: Engine, _: Call, asked: guards.ResetBody) -> GuardReset:
     """Sets the counters of one agent's Stop guards, or of all, to 0."""
-    return engine.guards.reset(asked.agent_session, by=current_visitor())
+    return app_guards.reset_guards(engine, asked.agent_session, by=current_visitor())
 
 
 def _guarded(agent: str) -> Guarded:

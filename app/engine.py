@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from app.core.records import Carrier
 from app.errors import InvalidDocument
 from app.fleet.flow_catalog import Catalog
-from app.guards import GuardQueries, Guards
 from app.plans.edits import PlanFacts
 from app.plans.plans import ComingHome, Plans
 from app.plans.progress import PlanProgress
@@ -74,7 +73,6 @@ class Engine(SessionContext):
             self.local_artifacts,
         )
         self.attention = Attention(store, self.queries, self.fleet.inventories)
-        self.guard_list = GuardQueries(store, self.queries)
         self.explainer = Explainer(
             store,
             self.registry.program,
@@ -108,7 +106,6 @@ class Engine(SessionContext):
         self.batches = Batches(store, self.fleet, self.submit, self.transitions)
         self.flow_checks = FlowChecks(settings, self.fleet, self.catalog_of, self.definitions)
         self.spawner = Spawner(store, settings, self.registry, self.tokens, self.submit)
-        self.guards = Guards(store, self.submit, self.transitions, self.guard_list)
         self.control = SessionControl(
             store,
             self.registry,

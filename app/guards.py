@@ -25,10 +25,8 @@ from app.core.states import AT_WORK
 from app.history.ledger import FEEDBACK
 from app.redaction import without_keys
 from app.security.api_tokens import Owner
-from app.sessions.queries import Queries
-from app.sessions.submit import About, Submissions
-from app.store.store import Store
-from app.transitions import Transitions
+from app.sessions.context import SessionContext
+from app.sessions.submit import About
 from app.truncate import cut
 from leadhand.contract.sessions import SessionsWanted, ShownStatus
 from leadhand.errors import LabelTaken
@@ -48,76 +46,74 @@ _INSIDE = "inside "
 TRIES = 50
 
 
-class GuardQueries:
-    """Raises StoreAway."""
+def list_guards(
+    engine: SessionContext, agent_session: str | None, *, inside: str | None = None
+) -> GuardsView:
+    """Returns open guards (agents' Stop hooks), newest first, of one agent session or all."""
+    items = [_view(engine, one) for one in _sessions(engine, agent_session, inside)]
+    return GuardsView(active=sum(one.active for one in items), total=len(items), items=items)
 
-    def __init__(self, store: Store, queries: Queries) -> None:
-        self._store = store
-        self._queries = queries
 
-    def listed(self, agent_session: str | None, *, inside: str | None = None) -> GuardsView:
-        """Returns open guards (agents' Stop hooks), newest first, of one agent session or all."""
-        items = [self._view(one) for one in self._sessions(agent_session, inside)]
-        return GuardsView(active=sum(one.active for one in items), total=len(items), items=items)
+def _open_guards(
+    engine: SessionContext, agent_session: str | None, *, inside: str | None = None
+) -> Iterator[SessionRef]:
+    """Yields the session references of unended guards (of agents' Stop hooks), newest first."""
+    for one in _sessions(engine, agent_session, inside):
+        yield SessionRef(one.id, one.root)
 
-    def open_guards(
-        self, agent_session: str | None, *, inside: str | None = None
-    ) -> Iterator[SessionRef]:
-        """Yields the session references of unended guards (of agents' Stop hooks), newest first."""
-        for one in self._sessions(agent_session, inside):
-            yield SessionRef(one.id, one.root)
 
-    def children_at_work(self, session: str) -> list[str]:
-        """Returns a line for each child session of a session that has not ended, oldest first."""
-        ref = self._store.ref(session)
-        found = self._store.fields_of([*self._store.children(ref)]) if ref is not None else {}
-        working = [
-            (fields, child)
-            for child, (_, fields) in found.items()
-            if fields.get("status") in AT_WORK
-        ]
-        working.sort(key=lambda one: (int(one[0]["created"]), one[1]))
-        return [
-            f"{child} ({fields.get('label') or fields['name']}): {fields['status']}"
-            for fields, child in working
-        ]
+def _children_at_work(engine: SessionContext, session: str) -> list[str]:
+    """Returns a line for each child session of a session that has not ended, oldest first."""
+    ref = engine.store.ref(session)
+    found = engine.store.fields_of([*engine.store.children(ref)]) if ref is not None else {}
+    working = [
+        (fields, child) for child, (_, fields) in found.items() if fields.get("status") in AT_WORK
+    ]
+    working.sort(key=lambda one: (int(one[0]["created"]), one[1]))
+    return [
+        f"{child} ({fields.get('label') or fields['name']}): {fields['status']}"
+        for fields, child in working
+    ]
 
-    def _sessions(self, agent_session: str | None, inside: str | None) -> Iterator[SessionView]:
-        label = f"{_INSIDE}{inside}" if inside else None
-        wanted = SessionsWanted(kind="guard", name=agent_session, label=label, status=_OPEN)
-        cursor: str | None = None
-        while True:
-            page = self._queries.sessions(wanted, limit=_PAGE, cursor=cursor)
-            yield from page.items
-            cursor = page.next
-            if cursor is None:
-                return
 
-    def _view(self, session: SessionView) -> GuardView:
-        ref = SessionRef(session.id, session.root)
-        stored = self._store.values(ref, "guard", ["state", "hook"])
-        state = parse_state(stored.get("state"))
-        hook = json.loads(stored["hook"]) if "hook" in stored else None
-        label = session.label or ""
-        return GuardView(
-            guard=session.id,
-            status=session.status,
-            agent_session=session.name,
-            inside=label.removeprefix(_INSIDE) if label.startswith(_INSIDE) else None,
-            active=hook is not None,
-            active_since=iso(hook["at"]) if hook else None,
-            stops=state.stops,
-            failed_stops=state.failed_stops,
-            blocks=state.blocks,
-            blocks_in_a_row=state.row,
-            overridden=state.overridden,
-            stage=state.stage,
-            retries=state.retries,
-            last=state.last,
-            limit_reached=", ".join(name.replace("*", "all gates") for name in state.given_up)
-            or None,
-            last_stop_at=iso(state.last_stop_ms) if state.last_stop_ms is not None else None,
-        )
+def _sessions(
+    engine: SessionContext, agent_session: str | None, inside: str | None
+) -> Iterator[SessionView]:
+    label = f"{_INSIDE}{inside}" if inside else None
+    wanted = SessionsWanted(kind="guard", name=agent_session, label=label, status=_OPEN)
+    cursor: str | None = None
+    while True:
+        page = engine.queries.sessions(wanted, limit=_PAGE, cursor=cursor)
+        yield from page.items
+        cursor = page.next
+        if cursor is None:
+            return
+
+
+def _view(engine: SessionContext, session: SessionView) -> GuardView:
+    ref = SessionRef(session.id, session.root)
+    stored = engine.store.values(ref, "guard", ["state", "hook"])
+    state = parse_state(stored.get("state"))
+    hook = json.loads(stored["hook"]) if "hook" in stored else None
+    label = session.label or ""
+    return GuardView(
+        guard=session.id,
+        status=session.status,
+        agent_session=session.name,
+        inside=label.removeprefix(_INSIDE) if label.startswith(_INSIDE) else None,
+        active=hook is not None,
+        active_since=iso(hook["at"]) if hook else None,
+        stops=state.stops,
+        failed_stops=state.failed_stops,
+        blocks=state.blocks,
+        blocks_in_a_row=state.row,
+        overridden=state.overridden,
+        stage=state.stage,
+        retries=state.retries,
+        last=state.last,
+        limit_reached=", ".join(name.replace("*", "all gates") for name in state.given_up) or None,
+        last_stop_at=iso(state.last_stop_ms) if state.last_stop_ms is not None else None,
+    )
 
 
 def parse_state(text: str | None) -> GuardState:
@@ -125,148 +121,141 @@ def parse_state(text: str | None) -> GuardState:
     return GuardState.model_validate_json(text) if text else GuardState()
 
 
-class Guards:
-    """Answers hooks. All methods raise StoreAway."""
+def decide_stop(engine: SessionContext, guarded: Guarded, report: StopReport) -> StopView:
+    """Answer an agent that wants to stop: run the gates first, or allow or block the stop.
 
-    def __init__(
-        self,
-        store: Store,
-        submit: Submissions,
-        transitions: Transitions,
-        reads: GuardQueries,
-    ) -> None:
-        self._store = store
-        self._submit = submit
-        self._transitions = transitions
-        self._reads = reads
-
-    def stop(self, guarded: Guarded, report: StopReport) -> StopView:
-        """Answer an agent that wants to stop: run the gates first, or allow or block the stop.
-
-        One hook of an agent session runs at a time; one that is older than its stale timeout is
-        replaced. The same stop again gets the same decision. Raises QuotaPassed for a new agent
-        session that its caller's quota has no room for.
-        """
-        for _ in range(TRIES):
-            ref = self._find_or_create(guarded)
-            arguments: dict[str, JsonValue] = {
-                "stop": report.stop,
-                "stale_ms": round(report.limits.stale_s * 1000),
-            }
-            answer = self._transitions.run("guard_begin", ref, arguments)
-            if answer.word == "repeated":
-                return StopView.model_validate_json(str(answer.decision))
-            if answer.word == "busy":
-                return StopView(state="busy", guard=ref.id, why="Stop hook already running")
-            known = self._with_children(guarded.inside, report)
-            view = self._answer(ref, known, answer) if answer.word == "begun" else None
-            if view is not None:
-                return view
-        raise RuntimeError(f"the guard of {guarded.agent_session!r} changes all the time")
-
-    def _with_children(self, session: str | None, report: StopReport) -> StopReport:
-        """The report with a gate that fails while children of the agent's session are at work."""
-        gates = report.gates
-        if session is None or gates is None or CHILDREN in {gate.name for gate in gates}:
-            return report
-        children = self._reads.children_at_work(session)
-        if not children:
-            return report
-        gate = GateResult(name=CHILDREN, outcome="failed", output="\n".join(children))
-        return report.model_copy(update={"gates": (*gates, gate)})
-
-    def note(self, guarded: Guarded, event: AgentEvent) -> None:
-        """Record a prompt or idle event of an agent, which ends a series of consecutive blocks."""
-        for ref in self._reads.open_guards(guarded.agent_session, inside=guarded.inside):
-
-            def apply(state: GuardState) -> Turn:
-                return begin_prompt(state, event.prompt_id, event=event.event)
-
-            self._change(ref, apply, "guard.event", {"event": event.event})
-
-    def reset(self, agent_session: str | None, *, by: str) -> GuardReset:
-        """Reset the limit counters of one agent session's Stop guards, or all; returns how many.
-
-        It also frees their hooks.
-        """
-        count = 0
-        for ref in self._reads.open_guards(agent_session):
-
-            def apply(state: GuardState) -> Turn:
-                return Turn(reset(state))
-
-            count += self._change(ref, apply, "guard.reset", {"by": by}, frees=True)
-        return GuardReset(reset=count)
-
-    def _answer(self, ref: SessionRef, report: StopReport, begun: Reply) -> StopView | None:
-        """The answer to a stop that holds the guard; None if it must be read again."""
-        state, now = _state(begun), begun.now
-        if report.gates is None and report.unchecked is None:
-            turn = decide_early(state, report, now)
-            if turn is None:
-                attempt, why = attempt_of(state)
-                return StopView(state="run", guard=ref.id, attempt=attempt, why=why)
-        else:
-            turn = decide(state, report, now)
-        decision = turn.decision
-        assert decision is not None
-        attempt, why = attempt_of(state)
-        view = StopView(state="decided", guard=ref.id, attempt=attempt, why=why, decision=decision)
-        entry = ledger_entry(turn.state.stops, report, decision, f"stop {attempt}: {why}", now)
-        warnings = [*turn.warnings, *(f"while the API was away: {one}" for one in report.missed)]
+    One hook of an agent session runs at a time; one that is older than its stale timeout is
+    replaced. The same stop again gets the same decision. Raises QuotaPassed for a new agent
+    session that its caller's quota has no room for.
+    """
+    for _ in range(TRIES):
+        ref = _find_or_create(engine, guarded)
         arguments: dict[str, JsonValue] = {
             "stop": report.stop,
-            "decision": view.model_dump_json(),
-            "version": begun.version,
-            "kind": "guard.decided",
-            "event": _event_fields(report, decision),
-            "warnings": list(warnings) or None,
+            "stale_ms": round(report.limits.stale_s * 1000),
+        }
+        answer = engine.transitions.run("guard_begin", ref, arguments)
+        if answer.word == "repeated":
+            return StopView.model_validate_json(str(answer.decision))
+        if answer.word == "busy":
+            return StopView(state="busy", guard=ref.id, why="Stop hook already running")
+        known = _with_children(engine, guarded.inside, report)
+        view = _answer_stop(engine, ref, known, answer) if answer.word == "begun" else None
+        if view is not None:
+            return view
+    raise RuntimeError(f"the guard of {guarded.agent_session!r} changes all the time")
+
+
+def _with_children(engine: SessionContext, session: str | None, report: StopReport) -> StopReport:
+    """The report with a gate that fails while children of the agent's session are at work."""
+    gates = report.gates
+    if session is None or gates is None or CHILDREN in {gate.name for gate in gates}:
+        return report
+    children = _children_at_work(engine, session)
+    if not children:
+        return report
+    gate = GateResult(name=CHILDREN, outcome="failed", output="\n".join(children))
+    return report.model_copy(update={"gates": (*gates, gate)})
+
+
+def record_event(engine: SessionContext, guarded: Guarded, event: AgentEvent) -> None:
+    """Record a prompt or idle event of an agent, which ends a series of consecutive blocks."""
+    for ref in _open_guards(engine, guarded.agent_session, inside=guarded.inside):
+
+        def apply(state: GuardState) -> Turn:
+            return begin_prompt(state, event.prompt_id, event=event.event)
+
+        _change(engine, ref, apply, "guard.event", {"event": event.event})
+
+
+def reset_guards(engine: SessionContext, agent_session: str | None, *, by: str) -> GuardReset:
+    """Reset the limit counters of one agent session's Stop guards, or all; returns how many.
+
+    It also frees their hooks.
+    """
+    count = 0
+    for ref in _open_guards(engine, agent_session):
+
+        def apply(state: GuardState) -> Turn:
+            return Turn(reset(state))
+
+        count += _change(engine, ref, apply, "guard.reset", {"by": by}, frees=True)
+    return GuardReset(reset=count)
+
+
+def _answer_stop(
+    engine: SessionContext, ref: SessionRef, report: StopReport, begun: Reply
+) -> StopView | None:
+    """The answer to a stop that holds the guard; None if it must be read again."""
+    state, now = _state(begun), begun.now
+    if report.gates is None and report.unchecked is None:
+        turn = decide_early(state, report, now)
+        if turn is None:
+            attempt, why = attempt_of(state)
+            return StopView(state="run", guard=ref.id, attempt=attempt, why=why)
+    else:
+        turn = decide(state, report, now)
+    decision = turn.decision
+    assert decision is not None
+    attempt, why = attempt_of(state)
+    view = StopView(state="decided", guard=ref.id, attempt=attempt, why=why, decision=decision)
+    entry = ledger_entry(turn.state.stops, report, decision, f"stop {attempt}: {why}", now)
+    warnings = [*turn.warnings, *(f"while the API was away: {one}" for one in report.missed)]
+    arguments: dict[str, JsonValue] = {
+        "stop": report.stop,
+        "decision": view.model_dump_json(),
+        "version": begun.version,
+        "kind": "guard.decided",
+        "event": _event_fields(report, decision),
+        "warnings": list(warnings) or None,
+        "idle_ms": IDLE_S * 1000,
+    }
+    text = turn.state.model_dump_json()
+    answer = engine.transitions.run("guard_write", ref, arguments, outcome=text, ledger=entry)
+    if answer.word == "written":
+        return view
+    if answer.word == "repeated":
+        return StopView.model_validate_json(str(answer.decision))
+    if answer.word == "superseded":  # it was stale, and another hook has taken its place
+        return StopView(state="busy", guard=ref.id, why="another stop has replaced this one")
+    return None
+
+
+def _change(
+    engine: SessionContext,
+    ref: SessionRef,
+    apply: Callable[[GuardState], Turn],
+    kind: str,
+    event: Mapping[str, JsonValue],
+    *,
+    frees: bool = False,
+) -> bool:
+    """Write the state that follows the one as it is now. Returns False for an ended guard."""
+    for _ in range(TRIES):
+        stored = engine.store.values(ref, "guard", ["state", "version"])
+        turn = apply(parse_state(stored.get("state")))
+        arguments: dict[str, JsonValue] = {
+            "version": int(stored.get("version", 0)),
+            "kind": kind,
+            "event": dict(event),
+            "warnings": list(turn.warnings) or None,
+            "frees": frees or None,
             "idle_ms": IDLE_S * 1000,
         }
         text = turn.state.model_dump_json()
-        answer = self._transitions.run("guard_write", ref, arguments, outcome=text, ledger=entry)
-        if answer.word == "written":
-            return view
-        if answer.word == "repeated":
-            return StopView.model_validate_json(str(answer.decision))
-        if answer.word == "superseded":  # it was stale, and another hook has taken its place
-            return StopView(state="busy", guard=ref.id, why="another stop has replaced this one")
-        return None
+        answer = engine.transitions.run("guard_write", ref, arguments, outcome=text)
+        if answer.word != "changed":
+            return answer.word == "written"
+    raise RuntimeError(f"guard {ref.id} changes all the time")
 
-    def _change(
-        self,
-        ref: SessionRef,
-        apply: Callable[[GuardState], Turn],
-        kind: str,
-        event: Mapping[str, JsonValue],
-        *,
-        frees: bool = False,
-    ) -> bool:
-        """Write the state that follows the one as it is now. Returns False for an ended guard."""
-        for _ in range(TRIES):
-            stored = self._store.values(ref, "guard", ["state", "version"])
-            turn = apply(parse_state(stored.get("state")))
-            arguments: dict[str, JsonValue] = {
-                "version": int(stored.get("version", 0)),
-                "kind": kind,
-                "event": dict(event),
-                "warnings": list(turn.warnings) or None,
-                "frees": frees or None,
-                "idle_ms": IDLE_S * 1000,
-            }
-            text = turn.state.model_dump_json()
-            answer = self._transitions.run("guard_write", ref, arguments, outcome=text)
-            if answer.word != "changed":
-                return answer.word == "written"
-        raise RuntimeError(f"guard {ref.id} changes all the time")
 
-    def _find_or_create(self, guarded: Guarded) -> SessionRef:
-        try:
-            owner = guarded.counted_for
-            session = self._submit.program(PROGRAM, guarded.about, owner=owner).session
-        except LabelTaken as taken:
-            session = taken.session
-        return SessionRef(session, session)
+def _find_or_create(engine: SessionContext, guarded: Guarded) -> SessionRef:
+    try:
+        owner = guarded.counted_for
+        session = engine.submit.program(PROGRAM, guarded.about, owner=owner).session
+    except LabelTaken as taken:
+        session = taken.session
+    return SessionRef(session, session)
 
 
 def _state(reply: Reply) -> GuardState:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
+from app import guards
 from app.guards import Guarded
 from leadhand.models.guards import GateResult, StopReport
 from leadhand.models.views.result import LedgerEntry
@@ -31,18 +32,18 @@ def question(stop: str | None = None, **more: Any) -> StopReport:
 
 def stop(world: World, *gates: GateResult, guarded: Guarded = AGENT, **more: Any) -> StopDecision:
     """One stop whose hook brings the results of its gates."""
-    view = world.engine.guards.stop(guarded, report(*gates, **more))
+    view = guards.decide_stop(world.engine, guarded, report(*gates, **more))
     assert view.state == "decided", view
     assert view.decision is not None
     return view.decision
 
 
 def begin(world: World, name: str, *, guarded: Guarded = AGENT, **more: Any) -> StopView:
-    return world.engine.guards.stop(guarded, question(name, **more))
+    return guards.decide_stop(world.engine, guarded, question(name, **more))
 
 
 def guard_of(world: World, agent_session: str = AGENT.agent_session) -> GuardView:
-    items = world.engine.guard_list.listed(agent_session).items
+    items = guards.list_guards(world.engine, agent_session).items
     assert len(items) == 1, items
     return items[0]
 

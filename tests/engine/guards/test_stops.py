@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from pydantic import JsonValue
 
+from app import guards
 from app.guards import IDLE_S, OPEN_INSIDE, Guarded
 from app.security.api_tokens import Owner
 from leadhand.errors import LabelTaken, QuotaPassed
@@ -58,7 +59,7 @@ def test_agent_sessions_have_guards_of_their_own(world: World) -> None:
     inside = Guarded("agent-1", "0000000a")
     assert stop(world, gate(), guarded=other).attempt == 1
     assert stop(world, gate(), guarded=inside).attempt == 1
-    listed = world.engine.guard_list.listed(None)
+    listed = guards.list_guards(world.engine, None)
     assert (listed.total, listed.active) == (3, 0)
     assert {one.inside for one in listed.items} == {None, "0000000a"}
 
@@ -94,7 +95,7 @@ def test_killed_hook_is_replaced_after_the_stale_timeout_and_not_before(bench: B
     assert begin(world, "next").state == "busy"
     world.now += 1
     assert begin(world, "next").state == "run"
-    late = world.engine.guards.stop(AGENT, report(gate(), stop="killed"))
+    late = guards.decide_stop(world.engine, AGENT, report(gate(), stop="killed"))
     assert late.state == "busy"  # what the replaced hook found counts for nothing
     assert guard_of(world).stops == 0
     assert stop(world, gate(), stop="next").attempt == 1
@@ -114,9 +115,11 @@ def test_limits_hold_for_a_hook_that_replaces_another(world: World) -> None:
 def test_same_stop_again_gets_the_same_decision_and_counts_once(bench: Bench) -> None:
     world = World.of(bench)
     stop(world, gate("lint"))
-    first = world.engine.guards.stop(AGENT, report(gate(), stop="one"))
+    first = guards.decide_stop(world.engine, AGENT, report(gate(), stop="one"))
     assert (first.attempt, first.why) != (1, "")
-    assert world.engine.guards.stop(AGENT, report(gate(outcome="passed"), stop="one")) == first
+    assert (
+        guards.decide_stop(world.engine, AGENT, report(gate(outcome="passed"), stop="one")) == first
+    )
     assert begin(world, "one") == first
     assert guard_of(world).stops == 2
     assert len(ledger_of(world)) == 2
@@ -152,18 +155,18 @@ def test_reason_of_a_limit_is_in_the_ledger(world: World) -> None:
 
 def test_block_that_the_agent_did_not_obey_is_recorded(world: World) -> None:
     stop(world, gate())
-    world.engine.guards.note(AGENT, AgentEvent(event="prompt", prompt_id="p2"))
+    guards.record_event(world.engine, AGENT, AgentEvent(event="prompt", prompt_id="p2"))
     guard = guard_of(world)
     assert (guard.overridden, guard.blocks_in_a_row) == (1, 0)
     warnings = world.engine.queries.session(guard.guard).warnings
     assert [one for one in warnings if "did not continue: a new prompt came" in one]
-    world.engine.guards.note(AGENT, AgentEvent(event="end"))
+    guards.record_event(world.engine, AGENT, AgentEvent(event="end"))
     assert guard_of(world).overridden == 1
 
 
 def test_event_of_an_unknown_agent_makes_no_guard(world: World) -> None:
-    world.engine.guards.note(AGENT, AgentEvent(event="end"))
-    assert world.engine.guard_list.listed(None).total == 0
+    guards.record_event(world.engine, AGENT, AgentEvent(event="end"))
+    assert guards.list_guards(world.engine, None).total == 0
 
 
 def test_reset_begins_the_limits_again_and_frees_the_hook(bench: Bench) -> None:
@@ -171,7 +174,7 @@ def test_reset_begins_the_limits_again_and_frees_the_hook(bench: Bench) -> None:
     for _ in range(6):
         stop(world, gate())
     begin(world, "killed")
-    assert world.engine.guards.reset(AGENT.agent_session, by="ann").reset == 1
+    assert guards.reset_guards(world.engine, AGENT.agent_session, by="ann").reset == 1
     guard = guard_of(world)
     assert (guard.failed_stops, guard.retries, guard.active, guard.stops) == (0, {}, False, 6)
     assert stop(world, gate()).attempt == 1
@@ -183,7 +186,7 @@ def test_reset_begins_the_limits_again_and_frees_the_hook(bench: Bench) -> None:
 def test_reset_without_a_name_is_for_all_guards(world: World) -> None:
     stop(world, gate())
     stop(world, gate(), guarded=Guarded("agent-2"))
-    assert world.engine.guards.reset(None, by="ann").reset == 2
+    assert guards.reset_guards(world.engine, None, by="ann").reset == 2
 
 
 def test_what_happened_while_the_api_was_away_is_recorded(world: World) -> None:
@@ -224,7 +227,7 @@ def test_operators_wall_budget_does_not_end_a_guard(bench: Bench) -> None:
 def test_state_that_changed_meanwhile_is_not_written_over(bench: Bench) -> None:
     world = World.of(bench)
     ref = world.engine.queries.ref(begin(world, "one").guard)
-    world.engine.guards.note(AGENT, AgentEvent(event="prompt", prompt_id="p2"))
+    guards.record_event(world.engine, AGENT, AgentEvent(event="prompt", prompt_id="p2"))
     arguments: dict[str, JsonValue] = {
         "stop": "one", "decision": "{}", "version": 0, "kind": "guard.decided", "idle_ms": 1,
     }  # fmt: skip
