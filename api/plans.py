@@ -9,6 +9,7 @@ from api.serving import Call, serves
 from app import folders as app_folders
 from app.core.environment import environment_of
 from app.engine import Engine
+from app.plans import plans as app_plans
 from leadhand.contract import folders, plans
 from leadhand.contract.operation import NoBody, NoQuery
 from leadhand.errors import PlanChanged, TaskUnknown
@@ -34,7 +35,7 @@ NO_VERSION = -1
 @serves(plans.SHOW)
 def show(engine: Engine, call: Call, _: NoQuery) -> PlanView:
     """Returns the plan of a session."""
-    return engine.plans.view(call.session)
+    return app_plans.show(engine, call.session)
 
 
 @serves(plans.EDIT)
@@ -42,7 +43,7 @@ def edit(engine: Engine, call: Call, asked: PlanEdit) -> PlanView:
     """Applies edits to the tasks of a plan, unless it changed since If-Match."""
     by = current_visitor()
     return _of_version(
-        engine, call, lambda seen: engine.plans.edit(call.session, asked, version=seen, by=by)
+        engine, call, lambda seen: app_plans.edit(engine, call.session, asked, version=seen, by=by)
     )
 
 
@@ -51,26 +52,26 @@ def approve(engine: Engine, call: Call, _: NoBody) -> PlanView:
     """Approves the draft of a plan, so that its tasks start."""
     by = current_author()
     return _of_version(
-        engine, call, lambda seen: engine.plans.approve(call.session, by=by, version=seen)
+        engine, call, lambda seen: app_plans.approve(engine, call.session, by=by, version=seen)
     )
 
 
 @serves(plans.CHANGE)
 def change(engine: Engine, call: Call, asked: PlanChange) -> PlanView:
     """Asks the team lead (an agent) for another draft of the plan."""
-    return engine.plans.change(call.session, asked.text, by=current_author())
+    return app_plans.reject(engine, call.session, asked.text, by=current_author())
 
 
 @serves(plans.TASKS)
 def tasks(engine: Engine, call: Call, _: NoQuery) -> Page[TaskView]:
     """Lists the tasks in the order of the plan."""
-    return Page[TaskView](items=engine.plans.view(call.session).tasks)
+    return Page[TaskView](items=app_plans.show(engine, call.session).tasks)
 
 
 @serves(plans.TASK)
 def task(engine: Engine, call: Call, _: NoQuery) -> TaskView:
     """Shows a task."""
-    plan, name = engine.plans.view(call.session), call.path["task"]
+    plan, name = app_plans.show(engine, call.session), call.path["task"]
     found = next((one for one in plan.tasks if one.id == name), None)
     if found is None:
         raise TaskUnknown(call.session, name, [one.id for one in plan.tasks])
@@ -84,8 +85,8 @@ def decide(engine: Engine, call: Call, asked: plans.Decision) -> PlanView:
     return _of_version(
         engine,
         call,
-        lambda seen: engine.plans.decide(
-            call.session, proposal, accept=asked.accept, by=by, version=seen
+        lambda seen: app_plans.decide(
+            engine, call.session, proposal, accept=asked.accept, by=by, version=seen
         ),
     )
 
@@ -93,13 +94,15 @@ def decide(engine: Engine, call: Call, asked: plans.Decision) -> PlanView:
 @serves(plans.OWN_TASK)
 def own_task(engine: Engine, call: Call, _: NoQuery) -> TaskView:
     """Shows the task that a child session carries out."""
-    return engine.plans.task(call.session)
+    return app_plans.read_task(engine, call.session)
 
 
 @serves(plans.REPORT)
 def report(engine: Engine, call: Call, asked: TaskReport) -> ReportView:
     """Reports the status of the child session's task."""
-    return engine.plans.report(call.session, asked, by=current_caller(), idempotency_key=call.key)
+    return app_plans.report(
+        engine, call.session, asked, by=current_caller(), idempotency_key=call.key
+    )
 
 
 def _of_version(engine: Engine, call: Call, action: Callable[[int | None], PlanView]) -> PlanView:
@@ -107,7 +110,7 @@ def _of_version(engine: Engine, call: Call, action: Callable[[int | None], PlanV
     try:
         return action(_seen(call.if_match))
     except PlanChanged as error:
-        raise error.with_plan(engine.plans.view(call.session)) from None
+        raise error.with_plan(app_plans.show(engine, call.session)) from None
 
 
 def _seen(given: str | None) -> int | None:
@@ -150,7 +153,7 @@ def clean(engine: Engine, call: Call, asked: folders.CleanBody) -> CleaningView:
 @serves(folders.MERGES)
 def merges(engine: Engine, call: Call, _: NoQuery) -> Page[MergeView]:
     """Lists the merges of the work of a plan's tasks."""
-    return Page[MergeView](items=engine.coming_home.merges(call.session))
+    return Page[MergeView](items=app_plans.list_merges(engine, call.session))
 
 
 @serves(folders.APPLY)
@@ -172,10 +175,10 @@ def apply(engine: Engine, call: Call, asked: folders.ApplyBody) -> ApplyingView:
 def apply_plan(engine: Engine, call: Call, asked: folders.ApplyPlanBody) -> HomeView:
     """Starts fast-forwarding a user's branch to the plan's merged work."""
     allow(asked, free=may_bring_commands(engine))
-    return engine.coming_home.apply(call.session, asked.branch or "", environment_of(asked))
+    return app_plans.apply_work(engine, call.session, asked.branch or "", environment_of(asked))
 
 
 @serves(folders.DIFF_PLAN)
 def diff(engine: Engine, call: Call, asked: folders.DiffBody) -> HomeView:
     """Starts comparing a task's or plan's work with its start."""
-    return engine.coming_home.diff(call.session, asked.task, unmerged=asked.unmerged)
+    return app_plans.compare_work(engine, call.session, asked.task, unmerged=asked.unmerged)

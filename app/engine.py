@@ -13,9 +13,6 @@ from collections.abc import Mapping
 from app.core.records import Carrier
 from app.errors import InvalidDocument
 from app.fleet.flow_catalog import Catalog
-from app.plans.edits import PlanFacts
-from app.plans.plans import ComingHome, Plans
-from app.plans.progress import PlanProgress
 from app.security.api_tokens import Tokens
 from app.sessions.answers import Answers, ChildReports
 from app.sessions.attempts import Attempts
@@ -130,35 +127,12 @@ class Engine(SessionContext):
 
     def _add_follow_ups(self, store: Store, settings: Settings, carrier: Carrier) -> None:
         """Add the services that follow: reports, plans, deletion, outbox, expiry and audit."""
-        self.plan_facts = PlanFacts(store, self.registry, self.transitions)
-        self.reports = ChildReports(
-            store, self.registry, self.control, self.answers, self.plan_facts
-        )
-        self.plan_progress = PlanProgress(
-            store, self.registry, self.transitions, self.submit, self.reports, self.plan_facts
-        )
-        self.coming_home = ComingHome(store, self.registry, self.submit)
-        self.plans = Plans(store, self.registry, self.transitions, self.answers, self.inbox)
+        self.reports = ChildReports(self, self.control, self.answers)
         self.deletion = Deletion(self, self.control, self.reports)
         self.bulk = Bulk(store, self.queries, self.control, self.deletion, self.annotations)
-        self.outbox = Outbox(
-            self,
-            self.queries,
-            self.control,
-            self.reports,
-            self.deletion,
-            self.plan_progress,
-        )
+        self.outbox = Outbox(self, self.queries, self.control, self.deletion)
         self.transitions.deliver = self.outbox.run
-        self.expiry = Expiry(
-            store,
-            carrier,
-            self.registry,
-            self.transitions,
-            self.reports,
-            self.plan_progress,
-            self.answers,
-        )
+        self.expiry = Expiry(self, carrier)
         self.local_work = LocalWork(
             store,
             settings,

@@ -9,13 +9,12 @@ from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from app.compiler.plan import REPLAN_STEP, document_of
 from app.compiler.workflow import check_names
+from app.context import Context
 from app.core.addresses import SessionRef
 from app.core.folders import WORKSPACE, Survey
 from app.core.states import PARENT_DID, SessionStatus
 from app.plans.tasks import MERGE, REPLAN, TaskLink, parse_link, parse_plan, record_of, spec_of
-from app.programs import Registry
 from app.store.store import Store
-from app.transitions import Transitions
 from leadhand.errors import PlanRefused
 from leadhand.models.plans import (
     CLEARABLE,
@@ -93,62 +92,56 @@ def _change_argument(operation: ChangeTask) -> JsonValue:
     return argument | ({"spec": spec} if spec else {})
 
 
-class PlanFacts:
-    """Applies facts to plans. Each may be applied again."""
+def apply_fact(
+    engine: Context, child: SessionRef, fields: Mapping[str, str], parent: Mapping[str, str]
+) -> None:
+    """Update a plan because a child session ended, stopped or resumed. Raises SessionUnknown.
 
-    def __init__(self, store: Store, registry: Registry, transitions: Transitions) -> None:
-        self._store = store
-        self._registry = registry
-        self._transitions = transitions
+    A child that stopped with its parent resumes with it, and changes nothing.
+    """
+    status = fields.get("status", "deleted")
+    reason = json.loads(fields.get("reason") or "null")
+    stops = status == SessionStatus.STOPPED
+    if status not in _FACTS or (stops and (reason or {}).get("text") == PARENT_DID):
+        return
+    ref = SessionRef(parent["session"], child.root)
+    link = parse_link(parent["task"])
+    arguments: dict[str, JsonValue] = {
+        "task": link.task,
+        "run": link.run,
+        "child": child.id,
+        "status": status,
+        "reason": reason,
+        "address": parent["address"],
+        "merge": link.kind == MERGE or None,
+        **_replan_arguments(engine, ref, child, link, status),
+    }
+    answer = engine.transitions.run("plan_fact", ref, arguments)
+    engine.transitions.dispatch(ref, answer)
 
-    def apply(
-        self, child: SessionRef, fields: Mapping[str, str], parent: Mapping[str, str]
-    ) -> None:
-        """Update a plan because a child session ended, stopped or resumed. Raises SessionUnknown.
 
-        A child that stopped with its parent resumes with it, and changes nothing.
-        """
-        status = fields.get("status", "deleted")
-        reason = json.loads(fields.get("reason") or "null")
-        stops = status == SessionStatus.STOPPED
-        if status not in _FACTS or (stops and (reason or {}).get("text") == PARENT_DID):
-            return
-        ref = SessionRef(parent["session"], child.root)
-        link = parse_link(parent["task"])
-        arguments: dict[str, JsonValue] = {
-            "task": link.task,
-            "run": link.run,
-            "child": child.id,
-            "status": status,
-            "reason": reason,
-            "address": parent["address"],
-            "merge": link.kind == MERGE or None,
-            **self._replan(ref, child, link, status),
-        }
-        answer = self._transitions.run("plan_fact", ref, arguments)
-        self._transitions.dispatch(ref, answer)
+def is_unapplied(engine: Context, child: SessionRef, parent: Mapping[str, str]) -> bool:
+    """Whether a plan still has a task at work though its child session has ended."""
+    plan = parse_plan(engine.store.plan(SessionRef(parent["session"], child.root)))
+    link = parse_link(parent["task"])
+    task = next((one for one in plan.tasks if one.id == link.task), None) if plan else None
+    return task is not None and task.is_at_work(link)
 
-    def is_unapplied(self, child: SessionRef, parent: Mapping[str, str]) -> bool:
-        """Whether a plan still has a task at work though its child session has ended."""
-        plan = parse_plan(self._store.plan(SessionRef(parent["session"], child.root)))
-        link = parse_link(parent["task"])
-        task = next((one for one in plan.tasks if one.id == link.task), None) if plan else None
-        return task is not None and task.is_at_work(link)
 
-    def _replan(
-        self, ref: SessionRef, child: SessionRef, link: TaskLink, status: str
-    ) -> dict[str, JsonValue]:
-        """The arguments for the end of a session that asked the team lead."""
-        if link.kind != REPLAN:
-            return {}
-        found: dict[str, JsonValue] = {"replan": True, "by": child.id}
-        if status != SessionStatus.COMPLETED:
-            return found
-        document = document_of(self._registry.program(self._registry.facts(ref).program))
-        run = int(self._store.values(child, "runs", [REPLAN_STEP]).get(REPLAN_STEP, 1))
-        address = REPLAN_STEP if run == 1 else f"{REPLAN_STEP}~{run}"
-        outcome = self._store.values(child, "out", [address]).get(address, "{}")
-        return found | proposed_edit(outcome, ref.id, check_names(document.checkers))
+def _replan_arguments(
+    engine: Context, ref: SessionRef, child: SessionRef, link: TaskLink, status: str
+) -> dict[str, JsonValue]:
+    """The arguments for the end of a session that asked the team lead."""
+    if link.kind != REPLAN:
+        return {}
+    found: dict[str, JsonValue] = {"replan": True, "by": child.id}
+    if status != SessionStatus.COMPLETED:
+        return found
+    document = document_of(engine.registry.program(engine.registry.facts(ref).program))
+    run = int(engine.store.values(child, "runs", [REPLAN_STEP]).get(REPLAN_STEP, 1))
+    address = REPLAN_STEP if run == 1 else f"{REPLAN_STEP}~{run}"
+    outcome = engine.store.values(child, "out", [address]).get(address, "{}")
+    return found | proposed_edit(outcome, ref.id, check_names(document.checkers))
 
 
 def proposed_edit(outcome: str, session: str, checkers: list[str]) -> dict[str, JsonValue]:

@@ -9,6 +9,7 @@ from contextlib import suppress
 
 from pydantic import JsonValue
 
+from app.context import Context
 from app.core.addresses import SessionRef, iso, path_of
 from app.core.outcomes import Outcome, Verdict, deleted_child, outcome_of_child, without_surrogates
 from app.core.program import Action, Program, Step
@@ -19,7 +20,7 @@ from app.errors import AnswerUnfit, ProgramStale
 from app.history.points import steps_at
 from app.history.transcript import records_of
 from app.history.values import result_of_flow
-from app.plans.edits import PlanFacts
+from app.plans.edits import apply_fact, is_unapplied
 from app.programs import Registry
 from app.sessions.attempts import outcome_fields, without_credentials
 from app.sessions.control import SessionControl
@@ -308,17 +309,14 @@ class ChildReports:
 
     def __init__(
         self,
-        store: Store,
-        registry: Registry,
+        engine: Context,
         control: SessionControl,
         answers: Answers,
-        facts: PlanFacts,
     ) -> None:
-        self._store = store
-        self._registry = registry
+        self._engine = engine
+        self._store = engine.store
         self._control = control
         self._answers = answers
-        self._facts = facts
 
     def deliver(self, child: SessionRef) -> None:
         """Report a child session's stop or end to its parent: settle its step, or update its plan.
@@ -329,7 +327,7 @@ class ChildReports:
         parent = json.loads(fields.get("parent") or "{}")
         if parent.get("task"):
             with suppress(SessionUnknown):
-                self._facts.apply(child, fields, parent)
+                apply_fact(self._engine, child, fields, parent)
                 above = SessionRef(parent["session"], child.root)
                 self._control.poke(above, parent["address"], child=child.id)
         elif parent:
@@ -349,7 +347,7 @@ class ChildReports:
         """Build the outcome of a step whose child session ended."""
         if step is None or not step.inputs.keys() & CALLED or fields.get("status") != "completed":
             return outcome_of_child(child.id, fields)
-        program = self._registry.program(fields["program"])
+        program = self._engine.registry.program(fields["program"])
         result = result_of_flow(self._store, child, program)
         outcome = outcome_of_child(child.id, fields, result.value)
         if result.artifact is None:
@@ -366,14 +364,14 @@ class ChildReports:
         if self._store.errand_score(f"deliver|{child.member}") is not None:
             return True
         if parent.get("task"):
-            return self._facts.is_unapplied(child, parent)
+            return is_unapplied(self._engine, child, parent)
         return self._waiting_step(child, parent) is not None
 
     def report_deletion(self, child: SessionRef, parent: Mapping[str, str]) -> None:
         """Settle the parent's step that waits for a deleted child, or fail its plan's task."""
         if parent.get("task"):
             with suppress(SessionUnknown):
-                self._facts.apply(child, {"status": "deleted"}, parent)
+                apply_fact(self._engine, child, {"status": "deleted"}, parent)
             return
         step = self._waiting_step(child, parent)
         if step is not None:
@@ -390,7 +388,7 @@ class ChildReports:
                 with suppress(ControlRefused):  # the attempt that started it has ended
                     self._control.exit_of_child(ref, parent, child.id, fields.get("reason"))
             if step is not None:
-                program = self._registry.program(self._registry.facts(ref).program)
+                program = self._engine.registry.program(self._engine.registry.facts(ref).program)
                 outcome = self.outcome_for(program.step_or_none(address), child, fields)
                 self._answers.settle(
                     ref, address, outcome, fence=step.fence, by=child.id, child=child.id
@@ -413,12 +411,12 @@ class ChildReports:
         above = self._store.fields(ref)
         if above.get("status") != SessionStatus.ACTIVE:
             return False
-        step = self._registry.program(above["program"]).step_or_none(parent["address"])
+        step = self._engine.registry.program(above["program"]).step_or_none(parent["address"])
         return step is not None and not step.critical
 
     def _is_of_a_doer(self, ref: SessionRef, parent: Mapping[str, str]) -> bool:
         """Whether a body started the child; otherwise a step did, and the child is a subflow."""
-        program = self._registry.program(self._registry.facts(ref).program)
+        program = self._engine.registry.program(self._engine.registry.facts(ref).program)
         step = program.step_or_none(parent["address"])
         return step is not None and step.action is not Action.CHILD
 

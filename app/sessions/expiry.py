@@ -9,34 +9,17 @@ from app.core.addresses import SessionRef, path_of
 from app.core.program import Action, Program
 from app.core.records import Carrier, Reply
 from app.history.transcript import UNANSWERED, records_of
-from app.plans.progress import PlanProgress
-from app.programs import Registry
-from app.sessions.answers import Answers, ChildReports
-from app.store.store import Store
-from app.transitions import Transitions
+from app.plans.progress import catch_up
+from app.sessions.context import SessionContext
 from leadhand.errors import LeadhandError, StoreAway
 
 
 class Expiry:
     """Runs the expire transition and its consequences."""
 
-    def __init__(
-        self,
-        store: Store,
-        carrier: Carrier,
-        registry: Registry,
-        transitions: Transitions,
-        reports: ChildReports,
-        plans: PlanProgress,
-        answers: Answers,
-    ) -> None:
-        self._store = store
+    def __init__(self, engine: SessionContext, carrier: Carrier) -> None:
+        self._engine = engine
         self._carrier = carrier
-        self._registry = registry
-        self._transitions = transitions
-        self._reports = reports
-        self._plans = plans
-        self._answers = answers
 
     def expire(self, ref: SessionRef, address: str, *, gone: str | None = None) -> Reply:
         """End an attempt or wait that is over its time, or whose worker `gone` died.
@@ -47,19 +30,19 @@ class Expiry:
         if gone is not None:
             arguments["gone"] = gone
         transcript = self._timeout_records(ref, address) if address else []
-        answer = self._transitions.run("expire", ref, arguments, transcript=transcript)
-        self._transitions.dispatch(ref, answer)
+        answer = self._engine.transitions.run("expire", ref, arguments, transcript=transcript)
+        self._engine.transitions.dispatch(ref, answer)
         if answer.word == "default" and answer.fence is not None:
-            self._answers.give_default(ref, address, fence=answer.fence)
+            self._engine.answers.give_default(ref, address, fence=answer.fence)
         elif answer.word == "look" and answer.child is not None and answer.fence is not None:
-            self._reports.look_at_child(ref, address, child=answer.child, fence=answer.fence)
+            self._engine.reports.look_at_child(ref, address, child=answer.child, fence=answer.fence)
         elif answer.word == "look":
-            self._plans.catch_up(ref)
+            catch_up(self._engine, ref)
         return answer
 
     def depth(self, ref: SessionRef, address: str, known: dict[str, int]) -> int:
         """Return the number of messages in a step's queue; `known` caches it for one sweep."""
-        facts = self._registry.facts(ref)
+        facts = self._engine.registry.facts(ref)
         route = routing.queue_of(self._program_at(ref, address).step(address))
         queue = routing.full_queue(route, place=facts.place, session=ref.id)
         if queue not in known:
@@ -81,8 +64,8 @@ class Expiry:
 
     def _program_at(self, ref: SessionRef, address: str) -> Program:
         """The session's program; read again if the cached one has no such step."""
-        program = self._registry.program(self._registry.facts(ref).program)
+        program = self._engine.registry.program(self._engine.registry.facts(ref).program)
         if program.has(path_of(address)):
             return program
-        self._registry.forget_facts()
-        return self._registry.program(self._registry.facts(ref).program)
+        self._engine.registry.forget_facts()
+        return self._engine.registry.program(self._engine.registry.facts(ref).program)

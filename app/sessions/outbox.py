@@ -11,13 +11,12 @@ import os
 from datetime import datetime
 from pathlib import Path
 
-from app.context import Context
 from app.core.addresses import SessionRef
 from app.core.states import PARENT_DID, Control, Seen, SessionStatus
 from app.errors import ExportOwed
-from app.plans.progress import PlanProgress
-from app.sessions.answers import ChildReports
+from app.plans.progress import spawn_task
 from app.sessions.bulk import Deletion
+from app.sessions.context import SessionContext
 from app.sessions.control import SessionControl
 from app.sessions.queries import Queries
 from app.shared import expire_lock
@@ -42,20 +41,16 @@ class Outbox:
 
     def __init__(
         self,
-        engine: Context,
+        engine: SessionContext,
         queries: Queries,
         control: SessionControl,
-        reports: ChildReports,
         deletion: Deletion,
-        plans: PlanProgress,
     ) -> None:
         self._engine = engine
         self._store = engine.store
         self._queries = queries
         self._control = control
-        self._reports = reports
         self._deletion = deletion
-        self._plans = plans
 
     def run(self, errand: str) -> None:
         """Handle one message and remove it from the outbox, also if it has become pointless."""
@@ -69,7 +64,7 @@ class Outbox:
         verb, session, root, *more = errand.rstrip("|").split("|")
         try:
             if verb == "spawn":
-                self._plans.spawn(SessionRef(session, root), more[0])
+                spawn_task(self._engine, SessionRef(session, root), more[0])
             elif verb == "lock":
                 expire_lock(self._engine, root, more[0])
             else:
@@ -83,7 +78,7 @@ class Outbox:
     def _handle(self, verb: str, ref: SessionRef, seen: float) -> None:
         match verb:
             case "deliver":
-                self._reports.deliver(ref)
+                self._engine.reports.deliver(ref)
             case "delete":
                 self._control.end_for_good(ref)
             case "forget":

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from app.plans import plans
 from leadhand.errors import NoPlan
 from leadhand.models.plans import TaskReport
 from leadhand.models.views.plan import ReportView
@@ -187,7 +188,7 @@ class Walk:
 
     def deliver_report(self, sent: tuple[str, TaskReport, str]) -> ReportView:
         child, report, key = sent
-        return self.plan.engine.plans.report(child, report, idempotency_key=key)
+        return plans.report(self.plan.engine, child, report, idempotency_key=key)
 
     def add(self) -> None:
         id_ = f"t{len(self.model.tasks) + self.random.randint(100, 10**6)}"

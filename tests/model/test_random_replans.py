@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 import pytest
 from pydantic import JsonValue
 
+from app.plans.progress import spawn_task
 from tests.engine.driving import Bench
 from tests.model.test_random_plans import Walk
 
@@ -110,7 +111,7 @@ class ReplanWalk(Walk):
             }  # fmt: skip
             reply = self.world.engine.transitions.run("plan_started", self.plan.ref, arguments)
             assert reply.word == "repeated"
-            self.plan.engine.plan_progress.spawn(self.plan.ref, f"{one.id}~{one.run}")
+            spawn_task(self.plan.engine, self.plan.ref, f"{one.id}~{one.run}")
 
     def compare(self) -> None:
         super().compare()

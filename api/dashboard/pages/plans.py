@@ -13,6 +13,7 @@ from api.dashboard.patches import branches_of
 from api.dashboard.render import page
 from app.core.states import FINAL
 from app.engine import Engine
+from app.plans import plans as app_plans
 from app.security.api_tokens import Scope
 from app.sessions.inbox import list_newest_messages
 from leadhand.contract.sessions import SessionsWanted
@@ -53,7 +54,7 @@ def add_to(routes: Blueprint, engine: Engine) -> None:
         return page("plans.html", found=found)
 
     def values(session: str) -> dict[str, object]:
-        plan = engine.plans.view(session)
+        plan = app_plans.show(engine, session)
         view = engine.queries.session(session)
         return {
             "plan": plan,

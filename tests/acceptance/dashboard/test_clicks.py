@@ -9,6 +9,7 @@ from functools import partial
 import pytest
 from playwright.sync_api import Page, expect
 
+from app.plans import plans
 from app.sessions.inbox import list_messages
 from tests.acceptance.dashboard.conftest import serve, sign_in
 from tests.acceptance.dashboard.furnished import Furnished, furnish
@@ -165,7 +166,7 @@ def test_iteration_is_compared_with_the_one_before_down_to_the_lines(at_home, ho
 
 def test_draft_is_edited_by_keyboard_and_approved(at_home, home):
     furnished, url = home
-    page, plans = at_home, furnished.world.engine.plans
+    page, engine = at_home, furnished.world.engine
     page.goto(f"{url}/ui/plans/{furnished.draft}")
     page.locator("#add-task summary").focus()
     page.keyboard.press("Enter")
@@ -174,7 +175,7 @@ def test_draft_is_edited_by_keyboard_and_approved(at_home, home):
         page.keyboard.type(text)
     page.keyboard.press("Enter")
     expect(page.locator("#task-cache")).to_contain_text("Keep slugs in memory")
-    [added] = [one for one in plans.view(furnished.draft).tasks if one.id == "cache"]
+    [added] = [one for one in plans.show(engine, furnished.draft).tasks if one.id == "cache"]
     assert added.dependencies == ["slugs", "routes"]
     docs = page.locator("#task-docs")
     docs.get_by_text("Edit…").click()
@@ -187,7 +188,7 @@ def test_draft_is_edited_by_keyboard_and_approved(at_home, home):
     expect(bench).to_have_count(0)
     page.get_by_role("button", name="Approve the plan").click()
     expect(page.get_by_text("The plan is approved")).to_be_visible()
-    view = plans.view(furnished.draft)
+    view = plans.show(engine, furnished.draft)
     assert [one.id for one in view.tasks] == ["slugs", "routes", "docs", "cache"]
     assert view.state != "refining"
     assert page.evaluate("window.refused") == []

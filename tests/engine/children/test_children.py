@@ -13,6 +13,7 @@ from app.core.outcomes import Outcome
 from app.core.program import Action, Program, Step
 from app.core.records import Grant
 from app.guards import Guarded
+from app.plans import plans
 from app.sessions.inbox import list_messages
 from app.sessions.submit import About
 from leadhand.errors import NoPlan
@@ -404,11 +405,11 @@ def test_reason_of_an_exit_is_that_of_every_session_above(world: World) -> None:
 def test_report_of_a_child_whose_parent_is_no_plan_is_in_the_parent_s_inbox(world: World) -> None:
     parent, _, child = begun_by_a_doer(world)
     report = TaskReport(status="completed", pr_url="https://example.org/pr/1", notes="all of it")
-    views = [world.engine.plans.report(child.id, report, idempotency_key="one") for _ in "12"]
+    views = [plans.report(world.engine, child.id, report, idempotency_key="one") for _ in "12"]
     view = views[1]
     assert (view.session, view.task, view.status) == (parent.id, "", "completed")
     blocked = TaskReport(status="blocked", notes="needs a key")
-    world.engine.plans.report(child.id, blocked)
+    plans.report(world.engine, child.id, blocked)
     inbox = list_messages(world.engine, parent.id).items
     assert [(one.kind, one.sender, one.text, one.escalates) for one in inbox] == [
         ("report", child.id,
@@ -416,7 +417,7 @@ def test_report_of_a_child_whose_parent_is_no_plan_is_in_the_parent_s_inbox(worl
         ("report", child.id, f"session {child.id}: blocked: needs a key", True),
     ]  # fmt: skip
     with pytest.raises(NoPlan):
-        world.engine.plans.report(parent.id, report)
+        plans.report(world.engine, parent.id, report)
 
 
 def test_guard_inside_a_session_refuses_a_stop_while_its_children_are_at_work(

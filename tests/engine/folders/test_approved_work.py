@@ -10,6 +10,7 @@ from threading import Thread
 import pytest
 
 from app.core.addresses import SessionRef
+from app.plans import plans
 from app.sessions.questions import list_questions_of_tree
 from leadhand.models.plans import PlanEdit
 from leadhand.models.views.explain import QuestionView
@@ -220,16 +221,18 @@ def test_plan_that_was_edited_keeps_its_edits_where_its_approval_is_asked_for_on
         "checkers": ["true"],
     }
     session = sessions.submit_document({**given, "workspace": "shared"})
-    plans = sessions.engine.plans
-    first = plans.view(session)
+    engine = sessions.engine
+    first = plans.show(engine, session)
     assert "State of the folder: git:" in str(first.question)
     added = {"op": "add", "task": {**TASK, "id": "two"}}
-    plans.edit(session, PlanEdit.model_validate({"operations": [added]}), version=None, by="kim")
+    plans.edit(
+        engine, session, PlanEdit.model_validate({"operations": [added]}), version=None, by="kim"
+    )
     (repo / "one.txt").write_text("saved\n")
     for state in ("refining", "ended"):
-        plans.approve(session, by="kim", version=plans.view(session).version)
+        plans.approve(engine, session, by="kim", version=plans.show(engine, session).version)
         sessions.carry_out(session, last="execute")
-        view = plans.view(session)
+        view = plans.show(engine, session)
         assert (view.state, [one.id for one in view.tasks]) == (state, ["one", "two"])
         assert ("since the question was shown: one.txt" in str(view.question)) == (
             state == "refining"

@@ -9,6 +9,7 @@ from pydantic import JsonValue
 from app.core.addresses import SessionRef
 from app.core.outcomes import Outcome
 from app.core.records import Grant
+from app.plans import plans
 from app.plans.tasks import PlanRecord, TaskRecord, parse_plan
 from leadhand.models.plans import PlanDocument, PlanEdit, TaskReport
 from leadhand.models.views.plan import PlanView, TaskView
@@ -76,7 +77,7 @@ class PlanWorld:
 
     @property
     def view(self) -> PlanView:
-        return self.engine.plans.view(self.id)
+        return plans.show(self.engine, self.id)
 
     def seen(self, task: str) -> TaskView:
         return next(one for one in self.view.tasks if one.id == task)
@@ -129,7 +130,7 @@ class PlanWorld:
 
     def report(self, task: str, status: str, **more: object) -> None:
         report = TaskReport.model_validate({"status": status, **more})
-        self.engine.plans.report(self.child(task).id, report)
+        plans.report(self.engine, self.child(task).id, report)
 
     def asked(self, task: str) -> SessionRef:
         """The session in which the team lead is asked about a task."""
@@ -147,4 +148,4 @@ class PlanWorld:
 
     def edit(self, *operations: Mapping[str, object], version: int | None = None) -> PlanView:
         edit = PlanEdit.model_validate({"operations": list(operations)})
-        return self.engine.plans.edit(self.id, edit, version=version, by="ann")
+        return plans.edit(self.engine, self.id, edit, version=version, by="ann")

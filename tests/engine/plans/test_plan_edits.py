@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.core.outcomes import Outcome
+from app.plans import plans
 from leadhand.errors import AnswerUnwanted, NoPlan, PlanChanged, PlanRefused
 from leadhand.models.documents import LoopDocument
 from tests.engine.driving import Bench
@@ -31,7 +32,7 @@ def test_a_draft_waits_for_approval_and_starts_nothing(bench: Bench) -> None:
 def test_an_approved_draft_is_executed_as_it_was_edited(bench: Bench) -> None:
     draft = drafted(bench)
     draft.edit({"op": "drop", "id": "c"}, {"op": "change", "id": "b", "dependencies": []})
-    draft.engine.plans.approve(draft.id, by="ann")
+    plans.approve(draft.engine, draft.id, by="ann")
     draft.park("execute")
     assert draft.at_work() == {"a", "b"}
     draft.finish("a")
@@ -54,7 +55,7 @@ def test_a_wanted_change_gives_the_next_draft_the_text_and_the_edited_tasks(
 ) -> None:
     draft = drafted(bench)
     draft.edit({"op": "change", "id": "a", "title": "As I want it"})
-    draft.engine.plans.change(draft.id, "split b", by="ann")
+    plans.reject(draft.engine, draft.id, "split b", by="ann")
     grant = draft.world.grant(draft.ref, "drafting~1[2]/decompose")
     inputs = draft.engine.attempts.work(draft.ref, grant).inputs
     assert inputs["change"] == "split b"
@@ -64,7 +65,7 @@ def test_a_wanted_change_gives_the_next_draft_the_text_and_the_edited_tasks(
 
 def test_the_next_draft_replaces_the_tasks(bench: Bench) -> None:
     draft = drafted(bench)
-    draft.engine.plans.change(draft.id, "one task is enough", by="ann")
+    plans.reject(draft.engine, draft.id, "one task is enough", by="ann")
     world = draft.world
     grant = world.grant(draft.ref, "drafting~1[2]/decompose")
     draft_of_one = Outcome(
@@ -77,9 +78,9 @@ def test_the_next_draft_replaces_the_tasks(bench: Bench) -> None:
 
 def test_a_second_approval_is_told_who_was_first(bench: Bench) -> None:
     draft = drafted(bench)
-    draft.engine.plans.approve(draft.id, by="ann")
+    plans.approve(draft.engine, draft.id, by="ann")
     with pytest.raises(AnswerUnwanted):
-        draft.engine.plans.approve(draft.id, by="bob")
+        plans.approve(draft.engine, draft.id, by="bob")
 
 
 @pytest.mark.parametrize(
@@ -183,7 +184,7 @@ def test_a_session_of_another_kind_has_no_plan(bench: Bench) -> None:
     given = {"task": "t", "checkers": ["true"], "doer": {"command": "true"}}
     session = world.engine.submit.document(LoopDocument.model_validate(given)).session
     with pytest.raises(NoPlan, match="it is a loop"):
-        world.engine.plans.view(session)
+        plans.show(world.engine, session)
 
 
 def test_a_plan_without_a_draft_shows_none_and_takes_no_edit(bench: Bench) -> None:
@@ -219,7 +220,7 @@ def test_a_plan_that_its_deadline_stopped_waits_anew_after_a_resume(bench: Bench
     world.engine.control.apply(plan.id, "resume")
     assert plan.view.state == "refining"
     world.later(30_000)
-    plan.engine.plans.approve(plan.id, by="ann")
+    plans.approve(plan.engine, plan.id, by="ann")
     plan.park("execute")
     assert plan.at_work() == {"a"}
 

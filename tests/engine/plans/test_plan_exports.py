@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from app.plans import plans
 from app.sessions.outbox import keep
 from leadhand.models.views.result import ExportView
 from tests.engine.driving import Bench
@@ -25,7 +26,7 @@ def worked(bench: Bench) -> PlanWorld:
     plan.finish("a")
     for _ in range(2):
         plan.fail("b")
-    plan.engine.plans.decide(plan.id, "p1", accept=False, by="ann")
+    plans.decide(plan.engine, plan.id, "p1", accept=False, by="ann")
     assert plan.status == "completed"
     return plan
 

@@ -14,6 +14,7 @@ from app.core.environment import SessionEnvironment
 from app.core.folders import plan_branch
 from app.core.outcomes import Outcome
 from app.core.records import Grant
+from app.plans import plans
 from app.sessions.attempts import Work
 from leadhand.errors import PlanRefused
 from leadhand.models.verdicts import Reason, ReasonCode
@@ -219,7 +220,7 @@ def test_work_comes_home_by_sessions_of_one_step(plan: Merging) -> None:
     plan.accept("a")
     plan.accept("c")
     plan.land("a")
-    (receipt, waits) = plan.engine.coming_home.merges(plan.id)
+    (receipt, waits) = plans.list_merges(plan.engine, plan.id)
     assert (receipt.state, receipt.commit, receipt.into) == ("merged", "beef", plan_branch(plan.id))
     assert (waits.state, waits.commit) == ("merging", None)
     kept = folders.clean_of_plan(plan.engine, plan.id, ["c"], force=True)
@@ -234,24 +235,24 @@ def test_work_comes_home_by_sessions_of_one_step(plan: Merging) -> None:
         return dict(work(session).inputs)
 
     environment = SessionEnvironment(passed={"A": "b"})
-    given = work(plan.engine.coming_home.apply(plan.id, "main", environment).session)
+    given = work(plans.apply_work(plan.engine, plan.id, "main", environment).session)
     assert given.environment == environment
     applied = given.inputs
     assert (applied["source"], applied["target"]) == (plan_branch(plan.id), "main")
     branch, home = f"refs/heads/{plan_branch(plan.id)}", "refs/heads/main"
-    found = inputs(plan.engine.coming_home.diff(plan.id, None, unmerged=False).session)
+    found = inputs(plans.compare_work(plan.engine, plan.id, None, unmerged=False).session)
     assert found["pairs"] == [[home, branch]]
-    found = inputs(plan.engine.coming_home.diff(plan.id, None, unmerged=True).session)
+    found = inputs(plans.compare_work(plan.engine, plan.id, None, unmerged=True).session)
     assert found["pairs"] == [[branch, f"refs/heads/leadhand/{plan.id}/{one}"] for one in "bc"]
     with pytest.raises(PlanRefused, match="no such task"):
-        plan.engine.coming_home.diff(plan.id, "nope", unmerged=False)
+        plans.compare_work(plan.engine, plan.id, "nope", unmerged=False)
 
 
 def test_plan_without_merges_has_nothing_to_apply(world: World, tmp_path: Path) -> None:
     plan = PlanWorld(world, TASKS, cwd=str(tmp_path), workspace="shared")
     plan.begin()
     with pytest.raises(PlanRefused, match="it merges nothing"):
-        plan.engine.coming_home.apply(plan.id)
+        plans.apply_work(plan.engine, plan.id)
 
 
 def test_merge_that_left_the_outbox_is_queued_again(world: World, plan: Merging) -> None:

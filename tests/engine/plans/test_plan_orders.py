@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from app.core.outcomes import Outcome
+from app.plans import plans
 from app.sessions.inbox import list_messages
 from leadhand.models.verdicts import Reason, ReasonCode
 from tests.effort import few_or_all
@@ -137,7 +138,7 @@ class Order:
     def deciding(self) -> Iterator[None]:
         """A person decides at a time of their own, and the plan waits for that."""
         yield
-        self.plan.engine.plans.decide(self.plan.id, "p1", accept=True, by="ann")
+        plans.decide(self.plan.engine, self.plan.id, "p1", accept=True, by="ann")
 
     def resumed(self, task: str) -> Iterator[None]:
         """It fails, the plan goes on, and then somebody resumes its session."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.core.outcomes import Outcome
+from app.plans import plans
 from app.security.signatures import Caller
 from app.sessions.tree import read_tree
 from leadhand.errors import ControlRefused
@@ -35,7 +36,7 @@ def test_a_lead_dispatches_waits_and_is_done(world: World) -> None:
     assert words(plan) == ("tl", "planning", "clean")
     plan.draft("drafting~1[1]/decompose")
     assert words(plan) == ("tl", "planning", "clean")
-    plan.engine.plans.approve(plan.id, by="ann")
+    plans.approve(plan.engine, plan.id, by="ann")
     world.later(1_000)
     plan.park("execute")
     assert words(plan) == ("tl", "waiting", "nudge")
@@ -62,7 +63,7 @@ def test_a_lead_with_tasks_that_have_not_started_dispatches(world: World) -> Non
     plan.report("a", "in_progress", proposals=[{"task": {"id": "more", "title": "More"}}])
     plan.fail("a")
     assert words(plan) == ("tl", "dispatching", "nudge")
-    plan.engine.plans.decide(plan.id, "p1", accept=False, by="ann")
+    plans.decide(plan.engine, plan.id, "p1", accept=False, by="ann")
     assert words(plan) == ("tl", "failed", "clean")
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from app.errors import InvalidDocument, PositionRefused
+from app.plans import plans
+from app.plans.edits import apply_fact
 from leadhand.errors import NoPlan, PlanRefused
 from leadhand.models.plans import TaskReport
 from tests.engine.driving import Bench
@@ -41,7 +43,7 @@ def test_a_stale_end_of_a_child_that_was_resumed_changes_nothing(bench: Bench) -
     plan.resume_child("a")
     world.engine.transitions.deliver = deliver
     parent = {"session": plan.id, "address": "execute", "task": "a~1"}
-    world.engine.plan_facts.apply(child, seen, parent)
+    apply_fact(world.engine, child, seen, parent)
     assert plan.task("a").state == "running"
     world.later(1_000)
     plan.finish("a")
@@ -75,7 +77,7 @@ def test_a_new_task_of_a_dropped_one_s_id_has_a_session_of_its_own(bench: Bench)
     plan.fail("a")
     plan.edit({"op": "drop", "id": "a"})
     with pytest.raises(NoPlan, match="no such task"):
-        world.engine.plans.task(older)
+        plans.read_task(world.engine, older)
     plan.edit({"op": "add", "task": {"id": "a", "title": "Do a"}})
     assert plan.child("a").id != older
     assert plan.at_work() == {"a", "b"}
@@ -90,7 +92,7 @@ def test_a_report_that_is_sent_twice_proposes_once(bench: Bench) -> None:
     plan.begin()
     report = TaskReport.model_validate({"status": "in_progress", "proposals": [PROPOSED]})
     for _ in range(2):
-        world.engine.plans.report(plan.child("a").id, report)
+        plans.report(world.engine, plan.child("a").id, report)
     assert [one.id for one in plan.view.proposals] == ["p1"]
 
 
@@ -128,7 +130,7 @@ def test_a_place_that_is_away_for_a_while_fails_no_task(
 def test_a_draft_that_is_being_changed_takes_no_edit(bench: Bench) -> None:
     plan = PlanWorld(World.of(bench), [{"id": "a"}], refine=True)
     plan.draft("drafting~1[1]/decompose")
-    plan.engine.plans.change(plan.id, "more", by="ann")
+    plans.reject(plan.engine, plan.id, "more", by="ann")
     with pytest.raises(PlanRefused, match="is changing the draft"):
         plan.edit({"op": "change", "id": "a", "title": "lost"})
 

@@ -9,6 +9,7 @@ import pytest
 from pydantic import JsonValue, ValidationError
 
 from app.core.outcomes import Outcome
+from app.plans import plans
 from app.sessions.inbox import list_messages
 from leadhand.errors import PlanRefused
 from leadhand.models.plans import PlanDocument
@@ -100,7 +101,7 @@ def test_a_person_decides_about_the_edit_where_the_plan_asks_one(world: World) -
     plan.fail("a")
     plan.answer("a", *AGAIN)
     assert (plan.status, plan.at_work()) == ("waiting", set())
-    plan.engine.plans.decide(plan.id, "p1", accept=True, by="ann")
+    plans.decide(plan.engine, plan.id, "p1", accept=True, by="ann")
     assert plan.at_work() == {"first"}
     plan.audit()
 
@@ -110,7 +111,7 @@ def test_a_refused_edit_lets_the_plan_end(world: World) -> None:
     plan.finish("c")
     plan.fail("a")
     plan.answer("a", {"op": "retry", "id": "a"})
-    plan.engine.plans.decide(plan.id, "p1", accept=False, by="ann")
+    plans.decide(plan.engine, plan.id, "p1", accept=False, by="ann")
     assert plan.status == "failed"
     assert plan.statuses() == {"a": "failed", "b": "blocked", "c": "completed"}
 
@@ -120,9 +121,9 @@ def test_an_edit_that_does_not_fit_any_more_is_refused_to_the_person(world: Worl
     plan.fail("a")
     plan.answer("a", {"op": "drop", "id": "b"}, {"op": "change", "id": "c", "title": "C"})
     with pytest.raises(PlanRefused, match="has started"):
-        plan.engine.plans.decide(plan.id, "p1", accept=True, by="ann")
+        plans.decide(plan.engine, plan.id, "p1", accept=True, by="ann")
     assert set(plan.statuses()) == {"a", "b", "c"}
-    plan.engine.plans.decide(plan.id, "p1", accept=False, by="ann")
+    plans.decide(plan.engine, plan.id, "p1", accept=False, by="ann")
     plan.audit()
 
 

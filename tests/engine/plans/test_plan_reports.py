@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from app.plans import plans
 from app.sessions.inbox import list_messages
 from leadhand.errors import IdempotencyConflict, NoPlan, PlanRefused, ReportLate
 from leadhand.models.plans import TaskReport
@@ -85,8 +86,8 @@ def test_a_report_that_is_repeated_is_no_new_version(bench: Bench) -> None:
     plan = PlanWorld(world, [{"id": "a"}])
     plan.begin()
     report = TaskReport(status="in_progress", notes="half")
-    first = world.engine.plans.report(plan.child("a").id, report)
-    again = world.engine.plans.report(plan.child("a").id, report)
+    first = plans.report(world.engine, plan.child("a").id, report)
+    again = plans.report(world.engine, plan.child("a").id, report)
     assert (first.repeated, again.repeated) == (False, True)
     assert first.version == again.version == plan.view.version
 
@@ -94,27 +95,28 @@ def test_a_report_that_is_repeated_is_no_new_version(bench: Bench) -> None:
 def test_a_report_that_arrives_twice_counts_once_whatever_came_between(bench: Bench) -> None:
     plan = PlanWorld(World.of(bench), [{"id": "a"}])
     plan.begin()
-    reports = plan.engine.plans
     child, half = plan.child("a").id, TaskReport(status="in_progress", notes="half")
-    reports.report(child, half, idempotency_key="1")
-    reports.report(child, TaskReport(status="blocked", notes="needs a key"), idempotency_key="2")
+    plans.report(plan.engine, child, half, idempotency_key="1")
+    plans.report(
+        plan.engine, child, TaskReport(status="blocked", notes="needs a key"), idempotency_key="2"
+    )
     before = plan.engine.store.plan(plan.ref)
 
-    late = reports.report(child, half, idempotency_key="1")
+    late = plans.report(plan.engine, child, half, idempotency_key="1")
     assert late.repeated
     assert plan.engine.store.plan(plan.ref) == before
     with pytest.raises(IdempotencyConflict, match="'1' was used for another body"):
-        reports.report(child, TaskReport(status="completed"), idempotency_key="1")
-    assert not reports.report(child, half, idempotency_key="3").repeated
+        plans.report(plan.engine, child, TaskReport(status="completed"), idempotency_key="1")
+    assert not plans.report(plan.engine, child, half, idempotency_key="3").repeated
 
 
 def test_a_report_that_arrives_twice_after_the_end_is_answered_as_before(bench: Bench) -> None:
     plan = PlanWorld(World.of(bench), [{"id": "a"}, {"id": "b"}], task_retries=0)
     plan.begin()
     child, report = plan.child("a").id, TaskReport(status="completed")
-    plan.engine.plans.report(child, report, idempotency_key="1")
+    plans.report(plan.engine, child, report, idempotency_key="1")
     plan.fail("a")
-    assert plan.engine.plans.report(child, report, idempotency_key="1").repeated
+    assert plans.report(plan.engine, child, report, idempotency_key="1").repeated
 
 
 def test_the_keys_of_a_task_s_reports_are_bounded(bench: Bench) -> None:
@@ -122,7 +124,7 @@ def test_the_keys_of_a_task_s_reports_are_bounded(bench: Bench) -> None:
     plan.begin()
     for number in range(60):
         report = TaskReport(status="in_progress", notes=str(number))
-        plan.engine.plans.report(plan.child("a").id, report, idempotency_key=str(number))
+        plans.report(plan.engine, plan.child("a").id, report, idempotency_key=str(number))
     assert len(json.loads(plan.engine.store.plan(plan.ref)["keys:a"])) == 50
 
 
@@ -144,7 +146,7 @@ def test_a_report_of_a_run_that_was_replaced_is_refused(bench: Bench) -> None:
     older = plan.child("a").id
     plan.fail("a")
     with pytest.raises(ReportLate, match="replaced"):
-        world.engine.plans.report(older, TaskReport(status="completed"))
+        plans.report(world.engine, older, TaskReport(status="completed"))
 
 
 def test_a_session_without_a_task_has_nothing_to_report(bench: Bench) -> None:
@@ -152,7 +154,7 @@ def test_a_session_without_a_task_has_nothing_to_report(bench: Bench) -> None:
     plan = PlanWorld(world, [{"id": "a"}])
     plan.begin()
     with pytest.raises(NoPlan, match="no task"):
-        world.engine.plans.report(plan.id, TaskReport(status="completed"))
+        plans.report(world.engine, plan.id, TaskReport(status="completed"))
 
 
 PROPOSED = {"task": {"id": "more", "title": "One more"}, "why": "the parser is missing"}
@@ -170,7 +172,7 @@ def test_a_proposal_waits_for_a_person_and_holds_the_plan_open(bench: Bench) -> 
     assert (proposal.status, proposal.task.id, proposal.why) == (
         "open", "more", "the parser is missing",
     )  # fmt: skip
-    world.engine.plans.decide(plan.id, proposal.id, accept=True, by="ann")
+    plans.decide(world.engine, plan.id, proposal.id, accept=True, by="ann")
     assert plan.at_work() == {"more"}
     plan.finish("more")
     assert plan.status == "completed"
@@ -183,7 +185,7 @@ def test_a_refused_proposal_lets_the_plan_end(bench: Bench) -> None:
     plan.begin()
     plan.report("a", "in_progress", proposals=[PROPOSED])
     plan.finish("a")
-    world.engine.plans.decide(plan.id, "p1", accept=False, by="ann")
+    plans.decide(world.engine, plan.id, "p1", accept=False, by="ann")
     assert plan.status == "completed"
     assert plan.statuses() == {"a": "completed"}
 
@@ -198,7 +200,7 @@ def test_a_decided_proposal_calls_for_no_person_and_is_read_by_the_next_turn(
     plan.report("a", "in_progress", proposals=[PROPOSED])
     (found,) = world.engine.attention.page().items
     assert [need.kind for need in found.needs] == ["proposal"]
-    world.engine.plans.decide(plan.id, "p1", accept=accept, by="ann")
+    plans.decide(world.engine, plan.id, "p1", accept=accept, by="ann")
     assert world.engine.attention.page().items == []
     unread = list_messages(world.engine, plan.id, unread=True).items
     assert "proposal" in {message.kind for message in unread}
@@ -221,11 +223,11 @@ def test_a_proposal_is_decided_once(bench: Bench) -> None:
     plan = PlanWorld(world, [{"id": "a"}])
     plan.begin()
     plan.report("a", "in_progress", proposals=[PROPOSED])
-    world.engine.plans.decide(plan.id, "p1", accept=False, by="ann")
+    plans.decide(world.engine, plan.id, "p1", accept=False, by="ann")
     with pytest.raises(PlanRefused, match="refused by ann"):
-        world.engine.plans.decide(plan.id, "p1", accept=True, by="bob")
+        plans.decide(world.engine, plan.id, "p1", accept=True, by="bob")
     with pytest.raises(PlanRefused, match="no proposal p9"):
-        world.engine.plans.decide(plan.id, "p9", accept=True, by="bob")
+        plans.decide(world.engine, plan.id, "p9", accept=True, by="bob")
 
 
 def test_an_accepting_plan_takes_what_fits_and_says_what_does_not(bench: Bench) -> None:
@@ -324,7 +326,7 @@ def test_a_proposal_that_was_decided_is_left_alone_by_its_deadline(bench: Bench)
     plan = PlanWorld(world, [{"id": "a"}], proposal_timeout_s=600.0)
     plan.begin()
     plan.report("a", "completed", proposals=[*MORE, {"task": {"id": "d", "title": "D"}}])
-    world.engine.plans.decide(plan.id, "p1", accept=True, by="ann")
+    plans.decide(world.engine, plan.id, "p1", accept=True, by="ann")
     world.later(700_000)
     decided = {one.id: (one.status, one.decided_by) for one in plan.view.proposals}
     assert decided == {"p1": ("accepted", "ann"), "p2": ("refused", "deadline")}

@@ -11,6 +11,7 @@ from pydantic import JsonValue
 from app.core.addresses import SessionRef
 from app.core.outcomes import Outcome
 from app.core.records import Grant
+from app.plans import plans
 from leadhand.contract.sessions import SessionsWanted
 from leadhand.models.plans import PlannedTask
 from leadhand.models.views.plan import PlanView, TaskView
@@ -37,7 +38,7 @@ class DrivenPlan:
 
     @property
     def view(self) -> PlanView:
-        return self.engine.plans.view(self.id)
+        return plans.show(self.engine, self.id)
 
     def ids(self) -> list[str]:
         return [task.id for task in self.view.tasks]
@@ -67,7 +68,7 @@ class DrivenPlan:
 
     def begin(self) -> None:
         """Approve the draft and start its tasks."""
-        self.engine.plans.approve(self.id, by="ann")
+        plans.approve(self.engine, self.id, by="ann")
         self.park("execute")
 
     def doer(self, task: str) -> tuple[SessionRef, Grant]:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from app.plans import plans
 from app.security.signatures import BODY_SCOPES, Caller, mint
 from leadhand.cli import cli
 from leadhand.cli.entrypoint import run
@@ -152,7 +153,7 @@ def test_draft_that_is_decided_elsewhere_is_closed_at_the_terminal(
 ) -> None:
     with at_terminal(api, shell.folder, "wait", plan.id) as terminal:
         terminal.wait_for(PROMPT)
-        plan.engine.plans.approve(plan.id, by="ann")
+        plans.approve(plan.engine, plan.id, by="ann")
         terminal.wait_for("the draft is no longer open")
         plan.engine.control.apply(plan.id, "abort")
         assert terminal.process.wait(timeout=30) == 2
@@ -209,7 +210,7 @@ def test_edit_sends_the_difference_of_the_edited_file(shell: Shell, plan: Driven
 
 def edited(plan: DrivenPlan, *operations: dict[str, Any]) -> None:
     edit = PlanEdit.model_validate({"operations": list(operations)})
-    plan.engine.plans.edit(plan.id, edit, version=None, by="ann")
+    plans.edit(plan.engine, plan.id, edit, version=None, by="ann")
 
 
 def editing_meanwhile(shell: Shell, plan: DrivenPlan, api: Served, operation: str) -> str:
