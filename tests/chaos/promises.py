@@ -168,7 +168,7 @@ def _counted(record: Record) -> Iterator[str]:
     iterations = Counter((e.loop, e.run, e.iteration) for e in record.ledger)
     for name, count in (
         ("steps", len(held)),
-        ("iterations", len(record.ledger)),
+        ("iterations", sum(not entry.recheck for entry in record.ledger)),
         ("attempts_lost", len(lost)),
         ("attempts_lost", sum(step.lost for step in steps)),
         ("attempts_failed", sum(step.failed for step in steps)),
@@ -210,8 +210,10 @@ def _agrees(record: Record, event: Event, body: Body | None) -> Iterator[str]:
     code = outcome.reason.code if outcome and outcome.reason else ""
     if not _has_body(step) or event.fields["word"] == "skipped" or outcome is None:
         return
-    if code in ("lost", "timeout", "deadline"):
+    if code in ("lost", "timeout", "deadline") or outcome.passed_on is not None:
         return
+    if code == "contested" and body is None:
+        return  # somebody wrote into the folder after a person's answer counted
     if body is None and is_before_work(step) and _AS_BEFORE in str(outcome.text):
         return  # the same command ran already in another step before the work
     if body is None or body.ended is None:
@@ -297,7 +299,10 @@ def _as_foretold(driven: Driven, record: Record, below: Mapping[str, Record]) ->
     code = record.reason.code if record.reason else None
     if (record.status, code) != (end.status, end.code):
         yield f"{record.status} ({code}) instead of {end.status} ({end.code}): {record.reason}"
-    for name, count in (("iterations", end.iterations), ("phase_retries", end.phase_retries)):
+    # Bodies count the iterations in which the checks run again on the same work, too.
+    rechecks = sum(entry.recheck for entry in record.ledger)
+    iterations = None if end.iterations is None else end.iterations - rechecks
+    for name, count in (("iterations", iterations), ("phase_retries", end.phase_retries)):
         if count is not None and record.count(name) != count and not driven.sent_back:
             yield f"{record.count(name)} {name} instead of {count}"
 

@@ -155,7 +155,9 @@ def _heard_there(entry: TranscriptEntry, texts: Collection[str]) -> Iterator[str
 def _speaks(record: Record, event: Event) -> bool:
     step = _step(record, event)
     outcome = record.outcomes.get(str(event.address))
-    if step is None or event.type != "step.settled" or outcome is None or not outcome.text:
+    if step is None or event.type != "step.settled" or outcome is None:
+        return False
+    if not event.fields.get("text"):  # no worker told what it came to, as where its time was over
         return False
     if outcome.word == "skipped" or step.action in (Action.HUMAN, Action.TOOL):
         return False
@@ -173,6 +175,7 @@ def seen(record: Record, bodies: Sequence[Body]) -> Iterator[str]:
     for address in sizes:
         if record.steps.get(address) is None or record.program.step(address).action not in (
             *(Action.AGENT, Action.CHECK, Action.BREAK, Action.DECIDE),  # a check may write, too
+            Action.JUDGE,  # which names what somebody wrote while checks ran
         ):
             yield f"the difference of {address!r} has no owner"
     for event in record.events:

@@ -54,7 +54,7 @@ def settle_or_ask(
 
     `top` is the session's own worktree or copy, which the folder may be within.
     """
-    if "binds" not in work.inputs or work.cwd is None:
+    if "binds" not in work.inputs or work.cwd is None or work.is_beside:
         return Asked(None)
     settings = engine.settings
     tree = session_tree(work, Path(settings.spill), top, most=settings.copy_max)

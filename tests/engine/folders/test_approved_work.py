@@ -103,17 +103,23 @@ def test_credential_in_an_answer_is_in_no_event(sessions: Sessions, repo: Path) 
     assert secret not in str(events)
 
 
+@pytest.mark.parametrize("beside", ["branch", "subflow"])
 def test_question_beside_a_step_that_works_is_bound_to_no_state_of_the_folder(
-    sessions: Sessions, repo: Path
+    sessions: Sessions, repo: Path, beside: str
 ) -> None:
-    ask = {"type": "human", "label": "which", "question": "Which database?"}
-    work = {"type": "llm", "agentType": "writer", "identifier": "one",
-            "messages": [{"role": "user", "content": ["go"]}]}  # fmt: skip
-    both = {"type": "parallel", "branches": [{"steps": [work]}, {"steps": [ask]}]}
-    flow = {"kind": "flow", "name": "both", "cwd": str(repo), "steps": [both]}
-    session = sessions.submit_document(flow)
+    asks, (work, *_) = two_steps(), two_steps()
+    other = {**work, "identifier": "two"}
+    step = {
+        "branch": {"type": "parallel", "branches": [{"steps": [other]}, {"steps": asks}]},
+        "subflow": {"type": "subflow", "flowNames": ["works", "asks"]},
+    }[beside]
+    flows = {"works": {"steps": [work]}, "asks": {"steps": asks}}
+    flow = {"kind": "flow", "name": "both", "cwd": str(repo), "steps": [step]}
+    session = sessions.submit_document({**flow, "flows": flows} if beside == "subflow" else flow)
     (repo / "one.txt").write_text("by the agent beside it\n")
-    assert answer(sessions, session) == "completed", sessions.reason(session)
+    sessions.engine.answers.give(question(sessions, session).session, ANSWER)
+    sessions.carry_out(session)
+    assert sessions.status(session) == "completed", sessions.reason(session)
 
 
 @pytest.mark.parametrize("saves", [1, 2])
