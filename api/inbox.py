@@ -16,7 +16,7 @@ from api.events import stream_response
 from api.fanout import Cut
 from api.serving import Call, current_api, serves
 from app.engine import Engine
-from app.sessions.inbox import list_messages, message_view
+from app.sessions.inbox import list_messages, message_view, send_hint, send_to_parent, take_messages
 from app.sessions.questions import list_questions, list_questions_of_tree
 from app.store.changes import ChangeReads
 from leadhand.contract import messages
@@ -44,14 +44,15 @@ def list_all(engine: Engine, call: Call, asked: messages.InboxQuery) -> Page[Inb
 @serves(messages.TAKE_MESSAGES)
 def take(engine: Engine, call: Call, _: NoBody) -> Page[InboxMessage]:
     """Marks unread messages (at most 100) as read; returns them."""
-    taken = engine.inbox.take(call.session, by=current_visitor(), idempotency_key=call.key)
+    taken = take_messages(engine, call.session, by=current_visitor(), idempotency_key=call.key)
     return Page[InboxMessage](items=[message_view(message) for message in taken])
 
 
 @serves(messages.NOTIFY_PARENT)
 def notify_parent(engine: Engine, call: Call, asked: messages.Notify) -> InboxMessage:
     """Sends a message of the session to its parent."""
-    message = engine.inbox.notify_parent(
+    message = send_to_parent(
+        engine,
         call.session,
         asked.status,
         asked.message,
@@ -65,8 +66,8 @@ def notify_parent(engine: Engine, call: Call, asked: messages.Notify) -> InboxMe
 @serves(messages.HINT)
 def hint(engine: Engine, call: Call, asked: messages.Hint) -> InboxMessage:
     """Sends a hint to the session's next turn."""
-    message = engine.inbox.hint(
-        call.session, asked.text, by=current_visitor(), idempotency_key=call.key
+    message = send_hint(
+        engine, call.session, asked.text, by=current_visitor(), idempotency_key=call.key
     )
     return message_view(message)
 

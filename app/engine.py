@@ -25,7 +25,6 @@ from app.sessions.drafts import FlowChecks
 from app.sessions.expiry import Expiry
 from app.sessions.explain import Explainer
 from app.sessions.fork import Forks, Reruns
-from app.sessions.inbox import Inbox
 from app.sessions.local_work import LocalWork
 from app.sessions.migrate import Migration
 from app.sessions.outbox import Outbox
@@ -119,7 +118,6 @@ class Engine(SessionContext):
             store, settings, self.registry, self.transitions, self.submit, self.fleet
         )
         self.reruns = Reruns(store, settings, self.registry, self.submit)
-        self.inbox = Inbox(store, self.registry, self.transitions)
         self.attempts = Attempts(
             store, settings, self.registry, self.transitions, self.local_artifacts
         )

@@ -28,6 +28,7 @@ from app.programs import Facts
 from app.redaction import without_keys
 from app.security.signatures import Caller
 from app.sessions.context import SessionContext
+from app.sessions.inbox import report_to_parent
 from app.sessions.submit import About, digest_of
 from leadhand.errors import (
     AnswerUnwanted,
@@ -104,11 +105,11 @@ def report(
 
     If its parent is no plan, the report is a message in the parent's inbox. A repeated call
     with the same key changes nothing. Raises NoPlan, ReportLate, IdempotencyConflict, and as
-    `Inbox.append`.
+    `append_message`.
     """
     facts = engine.registry.facts(engine.registry.ref(child))
     if facts.parent is not None and not given.proposals and not _has_task(engine, child):
-        return engine.inbox.report_to_parent(child, given, by=by, key=idempotency_key)
+        return report_to_parent(engine, child, given, by=by, key=idempotency_key)
     ref, parent = _link_of(engine, child)
     if given.proposals:
         _check_proposals(engine, child, parent["session"], given)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from app.context import Context
 from app.sessions.answers import Answers, ChildReports
-from app.sessions.inbox import Inbox
 from app.sessions.queries import Queries
 from app.sessions.submit import Submissions
 
@@ -15,5 +14,4 @@ class SessionContext(Context):
     submit: Submissions
     queries: Queries
     answers: Answers
-    inbox: Inbox
     reports: ChildReports

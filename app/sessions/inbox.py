@@ -26,12 +26,10 @@ from app.core.program import Action, Loop, Program, Step
 from app.core.records import Reply, TurnRecord
 from app.core.states import ENDED
 from app.errors import CapabilityRefused, InvalidDocument
-from app.programs import Registry
 from app.redaction import without_keys, without_secrets
 from app.security.signatures import Caller
 from app.sessions.listing import encode_cursor, number_of
 from app.store.store import Store
-from app.transitions import Transitions
 from leadhand.errors import IdempotencyConflict, MessageRefused, SessionUnknown
 from leadhand.models.plans import TaskReport
 from leadhand.models.views.explain import InboxMessage
@@ -53,137 +51,140 @@ class Sender(NamedTuple):
     child: dict[str, JsonValue] | None = None
 
 
-class Inbox:
-    """Appends messages. All methods raise SessionUnknown for an unknown session, and StoreAway."""
+def send_hint(
+    engine: Context, session: str, text: str, *, by: str, idempotency_key: str | None = None
+) -> Message:
+    """Append a person's advice to a session's inbox, for its next turn; returns the message.
 
-    def __init__(self, store: Store, registry: Registry, transitions: Transitions) -> None:
-        self._store = store
-        self._registry = registry
-        self._transitions = transitions
+    Raises InvalidDocument for a blank or long text, IdempotencyConflict, MessageRefused.
+    """
+    sender = Sender(by, idempotency_key)
+    return append_message(
+        engine, engine.registry.ref(session), HINT, check_text(text), sender=sender
+    )
 
-    def hint(
-        self, session: str, text: str, *, by: str, idempotency_key: str | None = None
-    ) -> Message:
-        """Append a person's advice to a session's inbox, for its next turn; returns the message.
 
-        Raises InvalidDocument for a blank or long text, IdempotencyConflict, MessageRefused.
-        """
-        sender = Sender(by, idempotency_key)
-        return self.append(self._registry.ref(session), HINT, check_text(text), sender=sender)
+def send_to_parent(
+    engine: Context,
+    session: str,
+    status: Literal["success", "failure"],
+    message: str,
+    *,
+    pr_number: int | None = None,
+    by: Caller | None = None,
+    idempotency_key: str | None = None,
+) -> Message:
+    """Send a child session's message to its parent; a failure also alerts a person.
 
-    def notify_parent(
-        self,
-        session: str,
-        status: Literal["success", "failure"],
-        message: str,
-        *,
-        pr_number: int | None = None,
-        by: Caller | None = None,
-        idempotency_key: str | None = None,
-    ) -> Message:
-        """Send a child session's message to its parent; a failure also alerts a person.
+    The text carries all of it, as its reader gets the text alone. It is no completion signal:
+    the child continues. Raises InvalidDocument, IdempotencyConflict, MessageRefused (also if
+    the session has no parent), CapabilityRefused if the attempt that calls has ended.
+    """
+    ref = engine.registry.ref(session)
+    text = check_text(
+        append_fields(check_text(message, "message"), {"pr_number": pr_number}), "message"
+    )
+    parent = _parent_of(engine, ref)
+    sender = Sender(session, idempotency_key, _reporter(engine, ref, by))
+    data: JsonValue = {"status": status, "pr_number": pr_number}
+    alerts = status == "failure"
+    return append_message(engine, parent, NOTICE, text, sender=sender, data=data, escalates=alerts)
 
-        The text carries all of it, as its reader gets the text alone. It is no completion signal:
-        the child continues. Raises InvalidDocument, IdempotencyConflict, MessageRefused (also if
-        the session has no parent), CapabilityRefused if the attempt that calls has ended.
-        """
-        ref = self._registry.ref(session)
-        text = check_text(
-            append_fields(check_text(message, "message"), {"pr_number": pr_number}), "message"
-        )
-        parent = self._registry.facts(ref).parent
-        if parent is None:
-            raise MessageRefused(session, "it has no parent session that could read this")
-        sender = Sender(session, idempotency_key, self._reporter(ref, by))
-        data: JsonValue = {"status": status, "pr_number": pr_number}
-        return self.append(
-            SessionRef(parent, ref.root),
-            NOTICE,
-            text,
-            sender=sender,
-            data=data,
-            escalates=status == "failure",
-        )
 
-    def report_to_parent(
-        self, session: str, report: TaskReport, *, by: Caller | None = None, key: str | None = None
-    ) -> ReportView:
-        """Send a child session's report on its work to its parent's inbox, as a `report`.
+def report_to_parent(
+    engine: Context,
+    session: str,
+    report: TaskReport,
+    *,
+    by: Caller | None = None,
+    key: str | None = None,
+) -> ReportView:
+    """Send a child session's report on its work to its parent's inbox, as a `report`.
 
-        Its text carries all of it; `blocked` and `failed` call for a person. Raises as `append`.
-        """
-        ref = self._registry.ref(session)
-        parent = self._registry.facts(ref).parent
-        if parent is None:
-            raise MessageRefused(session, "it has no parent session that could read this")
-        link = f" ({report.pr_url})" if report.pr_url else ""
-        notes = f": {report.notes}" if report.notes else ""
-        sender = Sender(session, key, self._reporter(ref, by))
-        self.append(
-            SessionRef(parent, ref.root),
-            REPORT,
-            check_text(f"session {session}: {report.status}{link}{notes}", "notes"),
-            sender=sender,
-            data={"session": session, "status": report.status, "pr_url": report.pr_url},
-            escalates=report.status in ("blocked", "failed"),
-        )
-        return ReportView(session=parent, task="", status=report.status, version=0)
+    Its text carries all of it; `blocked` and `failed` call for a person.
+    Raises as `append_message`.
+    """
+    ref = engine.registry.ref(session)
+    parent = _parent_of(engine, ref)
+    link = f" ({report.pr_url})" if report.pr_url else ""
+    notes = f": {report.notes}" if report.notes else ""
+    sender = Sender(session, key, _reporter(engine, ref, by))
+    append_message(
+        engine,
+        parent,
+        REPORT,
+        check_text(f"session {session}: {report.status}{link}{notes}", "notes"),
+        sender=sender,
+        data={"session": session, "status": report.status, "pr_url": report.pr_url},
+        escalates=report.status in ("blocked", "failed"),
+    )
+    return ReportView(session=parent.id, task="", status=report.status, version=0)
 
-    def append(
-        self,
-        ref: SessionRef,
-        kind: str,
-        text: str,
-        *,
-        sender: Sender,
-        data: JsonValue = None,
-        escalates: bool = False,
-    ) -> Message:
-        """Append a message to a session's inbox, once per `sender.idempotency_key`; return it.
 
-        An `end` is accepted by sessions that have ended, other kinds only by those that can still
-        run. Raises InvalidDocument, IdempotencyConflict, MessageRefused, CapabilityRefused.
-        """
-        packed = pack_data(without_secrets(data))
-        shown = without_keys(text)
-        arguments: dict[str, JsonValue] = {
-            "kind": check_kind(kind),
-            "from": sender.name,
-            "text": shown,
-            "data": packed,
-            "escalates": escalates or None,
-            "child": sender.child,
-        }
-        if sender.idempotency_key is not None:
-            asked = json.dumps([kind, shown, packed, escalates])
-            arguments["key"] = _digest(f"{sender.name} {sender.idempotency_key}")
-            arguments["digest"] = _digest(asked)
-        answer = self._transitions.run("inbox_add", ref, arguments)
-        return _added(ref, answer, sender)
+def append_message(
+    engine: Context,
+    ref: SessionRef,
+    kind: str,
+    text: str,
+    *,
+    sender: Sender,
+    data: JsonValue = None,
+    escalates: bool = False,
+) -> Message:
+    """Append a message to a session's inbox, once per `sender.idempotency_key`; return it.
 
-    def take(
-        self, session: str, *, by: str, idempotency_key: str | None = None
-    ) -> tuple[Message, ...]:
-        """Mark the unread messages of a session as read and return them, oldest first.
+    An `end` is accepted by sessions that have ended, other kinds only by those that can still
+    run. Raises InvalidDocument, IdempotencyConflict, MessageRefused, CapabilityRefused.
+    """
+    packed = pack_data(without_secrets(data))
+    shown = without_keys(text)
+    arguments: dict[str, JsonValue] = {
+        "kind": check_kind(kind),
+        "from": sender.name,
+        "text": shown,
+        "data": packed,
+        "escalates": escalates or None,
+        "child": sender.child,
+    }
+    if sender.idempotency_key is not None:
+        asked = json.dumps([kind, shown, packed, escalates])
+        arguments["key"] = _digest(f"{sender.name} {sender.idempotency_key}")
+        arguments["digest"] = _digest(asked)
+    answer = engine.transitions.run("inbox_add", ref, arguments)
+    return _added(ref, answer, sender)
 
-        At most 100 messages, of 64 KiB together; call again for more. A repeated call with the key
-        of one of the last calls returns the same messages.
-        """
-        key = None if idempotency_key is None else _digest(f"{by} {idempotency_key}")
-        arguments: dict[str, JsonValue] = {"by": by, "key": key}
-        answer = self._transitions.run("inbox_take", self._registry.ref(session), arguments)
-        if answer.word == "unknown":
-            raise SessionUnknown(session)
-        return answer.messages
 
-    def _reporter(self, ref: SessionRef, by: Caller | None) -> dict[str, JsonValue]:
-        """What the store compares: the attempt or the session's life that the token names."""
-        base: dict[str, JsonValue] = {"base": self._store.keys.base(ref)}
-        if by is None:
-            return base
-        if by.is_of_session:
-            return base | {"since": str(by.fence)}
-        return base | {"address": by.address, "fence": by.fence}
+def take_messages(
+    engine: Context, session: str, *, by: str, idempotency_key: str | None = None
+) -> tuple[Message, ...]:
+    """Mark the unread messages of a session as read and return them, oldest first.
+
+    At most 100 messages, of 64 KiB together; call again for more. A repeated call with the key
+    of one of the last calls returns the same messages.
+    """
+    key = None if idempotency_key is None else _digest(f"{by} {idempotency_key}")
+    arguments: dict[str, JsonValue] = {"by": by, "key": key}
+    answer = engine.transitions.run("inbox_take", engine.registry.ref(session), arguments)
+    if answer.word == "unknown":
+        raise SessionUnknown(session)
+    return answer.messages
+
+
+def _parent_of(engine: Context, ref: SessionRef) -> SessionRef:
+    parent = engine.registry.facts(ref).parent
+    if parent is None:
+        raise MessageRefused(ref.id, "it has no parent session that could read this")
+    return SessionRef(parent, ref.root)
+
+
+def _reporter(engine: Context, ref: SessionRef, by: Caller | None) -> dict[str, JsonValue]:
+    """What the store compares: the attempt or the session's life that the token names."""
+    base: dict[str, JsonValue] = {"base": engine.store.keys.base(ref)}
+    if by is None:
+        return base
+    if by.is_of_session:
+        return base | {"since": str(by.fence)}
+    return base | {"address": by.address, "fence": by.fence}
 
 
 def _added(ref: SessionRef, answer: Reply, sender: Sender) -> Message:

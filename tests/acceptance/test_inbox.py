@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.core.addresses import SessionRef
-from app.sessions.inbox import list_messages
+from app.sessions.inbox import list_messages, send_hint
 from tests import real_agents
 from tests.acceptance.real_agents.test_real_agents import WHO, World, world  # noqa: F401
 from tests.acceptance.test_continued_conversations import (
@@ -49,7 +49,7 @@ def test_a_hint_that_comes_while_a_turn_runs_begins_the_next(world, conversation
         agent = WHO[asked.path]
         if doer_asks(asked) and agent not in hinted:
             wait_until(lambda: agent in sessions, timeout=60)
-            world.engine.inbox.hint(sessions[agent], HINT, by="ann")  # its first turn runs
+            send_hint(world.engine, sessions[agent], HINT, by="ann")  # its first turn runs
             hinted.add(agent)
         return Say("a poem")
 
@@ -89,7 +89,7 @@ def test_a_turn_that_is_lost_with_its_worker_leaves_the_hint_to_the_next(world) 
     session = loop(world, "claude", waits)
     ref = SessionRef(session, session)
     wait_until(lambda: "loop~1[1]/do" in world.engine.store.outcomes(ref), timeout=60)
-    world.engine.inbox.hint(session, HINT, by="ann")
+    send_hint(world.engine, session, HINT, by="ann")
     go.touch()
     wait_until(lambda: bool(hung), timeout=90)
     assert read_by(world, session) == [None], "a turn that runs has acknowledged nothing"

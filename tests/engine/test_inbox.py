@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,15 @@ from app.core.records import Grant
 from app.errors import CapabilityRefused, InvalidDocument
 from app.security.signatures import Caller
 from app.sessions.callers import find_session_caller, is_current
-from app.sessions.inbox import KEPT, Sender, list_messages
+from app.sessions.inbox import (
+    KEPT,
+    Sender,
+    append_message,
+    list_messages,
+    send_hint,
+    send_to_parent,
+    take_messages,
+)
 from app.sessions.submit import About
 from app.store.script_library import text_of
 from app.store.store import connect
@@ -39,7 +48,7 @@ def world(store_url: str) -> World:
 
 def send(world: World, ref: SessionRef, *texts: str) -> None:
     for text in texts:
-        world.engine.inbox.hint(ref.id, text, by="ann")
+        send_hint(world.engine, ref.id, text, by="ann")
 
 
 def texts(grant: Grant) -> list[str]:
@@ -145,9 +154,11 @@ def test_what_is_blank_or_too_long_is_refused(world: World) -> None:
         with pytest.raises(InvalidDocument, match="text is"):
             send(world, ref, text)
     with pytest.raises(InvalidDocument, match="data is"):
-        world.engine.inbox.append(ref, NOTICE, "t", sender=Sender("x"), data={"big": "x" * BYTES})
+        append_message(
+            world.engine, ref, NOTICE, "t", sender=Sender("x"), data={"big": "x" * BYTES}
+        )
     with pytest.raises(InvalidDocument, match="kind is 'Hint!'"):
-        world.engine.inbox.append(ref, "Hint!", "t", sender=Sender("x"))
+        append_message(world.engine, ref, "Hint!", "t", sender=Sender("x"))
     assert unread(world, ref) == []
 
 
@@ -166,7 +177,7 @@ def test_a_full_inbox_refuses_until_messages_are_acknowledged(world: World) -> N
 
 def test_a_repeated_message_is_stored_once_and_another_one_is_refused(world: World) -> None:
     ref = world.session()
-    hint = world.engine.inbox.hint
+    hint = partial(send_hint, world.engine)
     first = hint(ref.id, "one", by="ann", idempotency_key="k")
     assert hint(ref.id, "one", by="ann", idempotency_key="k") == first
     assert hint(ref.id, "one", by="bob", idempotency_key="k").id == 2, "a key is its sender's"
@@ -180,7 +191,7 @@ def test_an_ended_session_accepts_ends_only_and_tells_of_them(world: World) -> N
     world.turn(ref, 1, "accept")
     with pytest.raises(MessageRefused, match="it is completed"):
         send(world, ref, "late")
-    world.engine.inbox.append(ref, END, "child x ended", sender=Sender("x"))
+    append_message(world.engine, ref, END, "child x ended", sender=Sender("x"))
     (line,) = world.engine.queries.session(ref.id).needs_attention
     assert line == f"1 unread message that no turn will read; read with: leadhand inbox {ref.id}"
     redis = connect(world.engine.settings.redis_url)
@@ -204,7 +215,7 @@ def test_a_reader_outside_takes_each_message_once(world: World) -> None:
     send(world, ref, "of the turn")
     grant = world.grant(ref, DO)
     send(world, ref, "one", "two")
-    take = world.engine.inbox.take
+    take = partial(take_messages, world.engine)
     taken = take(ref.id, by="hook", idempotency_key="k")
     assert [one.text for one in taken] == ["one", "two"]
     assert take(ref.id, by="hook", idempotency_key="k") == taken, "a lost reply is asked for again"
@@ -222,7 +233,7 @@ def test_a_child_notifies_its_parent_and_a_failure_calls_for_a_person(world: Wor
     child = child_of(world, ref, grant)
     attempt = world.grant(child, "a")
     caller = Caller(child.id, "a", attempt.fence, ())
-    notify = world.engine.inbox.notify_parent
+    notify = partial(send_to_parent, world.engine)
     notify(child.id, "success", "half of it works", pr_number=7, by=caller)
     assert world.engine.queries.session(ref.id).needs_attention == []
     notify(child.id, "failure", "it does not build", by=caller)
@@ -236,7 +247,7 @@ def test_a_child_notifies_its_parent_and_a_failure_calls_for_a_person(world: Wor
     assert world.engine.queries.session(child.id).status == "active", "it is no completion signal"
     world.settle(ref, grant)
     world.settle(ref, world.claim(ref, "loop~1[1]/check").grants[0])
-    world.engine.inbox.take(ref.id, by="ann")
+    take_messages(world.engine, ref.id, by="ann")
     assert world.engine.queries.session(ref.id).needs_attention == []
 
 
@@ -245,7 +256,7 @@ def test_a_superseded_attempt_and_an_ended_child_report_nothing(world: World) ->
     child = child_of(world, ref, world.grant(ref, DO))
     lost = Caller(child.id, "a", world.grant(child, "a").fence, ())
     world.later(31_000)
-    notify = world.engine.inbox.notify_parent
+    notify = partial(send_to_parent, world.engine)
     with pytest.raises(CapabilityRefused):
         notify(child.id, "success", "late", by=lost)
     world.engine.control.apply(child.id, "abort")

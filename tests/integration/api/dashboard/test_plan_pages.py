@@ -14,6 +14,7 @@ from app import folders
 from app.core.addresses import SessionRef
 from app.core.folders import branch_of
 from app.core.outcomes import Outcome
+from app.sessions.inbox import send_hint
 from app.settings import Settings
 from tests.engine.plans.plan_world import PlanWorld
 from tests.engine.plans.test_plan_merges import start
@@ -145,7 +146,7 @@ def test_failed_task_has_a_button_that_runs_it_again(world, reader):
 def test_board_shows_what_the_team_lead_was_told(world, reader):
     plan = PlanWorld(world, TWO)
     plan.begin()
-    world.engine.inbox.hint(plan.id, "Use <b>one</b> library", by="operator")
+    send_hint(world.engine, plan.id, "Use <b>one</b> library", by="operator")
     text = reader.get(f"/ui/plans/{plan.id}").text
     assert "Messages to the team lead" in text
     assert "Use &lt;b&gt;one&lt;/b&gt; library" in text
