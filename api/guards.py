@@ -38,7 +38,7 @@ def record_event(engine: Engine, call: Call, asked: AgentEvent) -> None:
 @serves(guards.RESET)
 def reset(engine: Engine, _: Call, asked: guards.ResetBody) -> GuardReset:
     """Sets the counters of one agent's Stop guards, or of all, to 0."""
-    return app_guards.reset_guards(engine, asked.agent_session, by=current_visitor())
+    return app_guards.reset_all(engine, asked.agent_session, by=current_visitor())
 
 
 def _guarded(agent: str) -> Guarded:

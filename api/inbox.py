@@ -16,7 +16,7 @@ from api.events import stream_response
 from api.fanout import Cut
 from api.serving import Call, current_api, serves
 from app.engine import Engine
-from app.sessions.inbox import list_messages, message_view, send_hint, send_to_parent, take_messages
+from app.sessions.inbox import list_messages, message_view, send_hint, send_to_parent, take_all
 from app.sessions.questions import list_questions, list_questions_of_tree
 from app.store.changes import ChangeReads
 from leadhand.contract import messages
@@ -44,7 +44,7 @@ def list_all(engine: Engine, call: Call, asked: messages.InboxQuery) -> Page[Inb
 @serves(messages.TAKE_MESSAGES)
 def take(engine: Engine, call: Call, _: NoBody) -> Page[InboxMessage]:
     """Marks unread messages (at most 100) as read; returns them."""
-    taken = take_messages(engine, call.session, by=current_visitor(), idempotency_key=call.key)
+    taken = take_all(engine, call.session, by=current_visitor(), idempotency_key=call.key)
     return Page[InboxMessage](items=[message_view(message) for message in taken])
 
 

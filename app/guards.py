@@ -168,7 +168,7 @@ def record_event(engine: SessionContext, guarded: Guarded, event: AgentEvent) ->
         _change(engine, ref, apply, "guard.event", {"event": event.event})
 
 
-def reset_guards(engine: SessionContext, agent_session: str | None, *, by: str) -> GuardReset:
+def reset_all(engine: SessionContext, agent_session: str | None, *, by: str) -> GuardReset:
     """Reset the limit counters of one agent session's Stop guards, or all; returns how many.
 
     It also frees their hooks.

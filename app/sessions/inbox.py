@@ -154,7 +154,7 @@ def append_message(
     return _added(ref, answer, sender)
 
 
-def take_messages(
+def take_all(
     engine: Context, session: str, *, by: str, idempotency_key: str | None = None
 ) -> tuple[Message, ...]:
     """Mark the unread messages of a session as read and return them, oldest first.

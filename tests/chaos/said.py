@@ -155,7 +155,7 @@ def _heard_there(entry: TranscriptEntry, texts: Collection[str]) -> Iterator[str
 def _speaks(record: Record, event: Event) -> bool:
     step = _step(record, event)
     outcome = record.outcomes.get(str(event.address))
-    if step is None or event.type != "step.settled" or outcome is None:
+    if step is None or event.type != "step.settled" or outcome is None or outcome.passed_on:
         return False
     if not event.fields.get("text"):  # no worker told what it came to, as where its time was over
         return False

@@ -24,7 +24,7 @@ from app.sessions.inbox import (
     list_messages,
     send_hint,
     send_to_parent,
-    take_messages,
+    take_all,
 )
 from app.sessions.submit import About
 from app.store.script_library import text_of
@@ -215,7 +215,7 @@ def test_a_reader_outside_takes_each_message_once(world: World) -> None:
     send(world, ref, "of the turn")
     grant = world.grant(ref, DO)
     send(world, ref, "one", "two")
-    take = partial(take_messages, world.engine)
+    take = partial(take_all, world.engine)
     taken = take(ref.id, by="hook", idempotency_key="k")
     assert [one.text for one in taken] == ["one", "two"]
     assert take(ref.id, by="hook", idempotency_key="k") == taken, "a lost reply is asked for again"
@@ -247,7 +247,7 @@ def test_a_child_notifies_its_parent_and_a_failure_calls_for_a_person(world: Wor
     assert world.engine.queries.session(child.id).status == "active", "it is no completion signal"
     world.settle(ref, grant)
     world.settle(ref, world.claim(ref, "loop~1[1]/check").grants[0])
-    take_messages(world.engine, ref.id, by="ann")
+    take_all(world.engine, ref.id, by="ann")
     assert world.engine.queries.session(ref.id).needs_attention == []
 
 

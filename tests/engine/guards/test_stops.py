@@ -174,7 +174,7 @@ def test_reset_begins_the_limits_again_and_frees_the_hook(bench: Bench) -> None:
     for _ in range(6):
         stop(world, gate())
     begin(world, "killed")
-    assert guards.reset_guards(world.engine, AGENT.agent_session, by="ann").reset == 1
+    assert guards.reset_all(world.engine, AGENT.agent_session, by="ann").reset == 1
     guard = guard_of(world)
     assert (guard.failed_stops, guard.retries, guard.active, guard.stops) == (0, {}, False, 6)
     assert stop(world, gate()).attempt == 1
@@ -186,7 +186,7 @@ def test_reset_begins_the_limits_again_and_frees_the_hook(bench: Bench) -> None:
 def test_reset_without_a_name_is_for_all_guards(world: World) -> None:
     stop(world, gate())
     stop(world, gate(), guarded=Guarded("agent-2"))
-    assert guards.reset_guards(world.engine, None, by="ann").reset == 2
+    assert guards.reset_all(world.engine, None, by="ann").reset == 2
 
 
 def test_what_happened_while_the_api_was_away_is_recorded(world: World) -> None:
