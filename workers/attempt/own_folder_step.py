@@ -140,7 +140,7 @@ def judged_work(task: BodyTask, path: Path) -> Judged:
             f" {str(snapshots)!r}; retry the step that did it"
         )
     left = found.changed_names(recorded, now)
-    work = Work(tree, kept.objects, kept.variables, kept.conversions)
+    work = Work(tree, kept.objects, kept.variables, kept.conversions, kept.own_attributes)
     return Judged(work, left, found.nested())
 
 

@@ -32,6 +32,7 @@ _LISTS = ("core.excludesfile", "core.attributesfile")
 #: The file with the settings by which git converts files.
 _CONVERSIONS = "conversions.json"
 CONVERTED = "converted.json"
+_OWN_ATTRIBUTES = "own-attributes"
 _PATHS = ("objects", "index", "info/exclude", "info/attributes")
 #: Snapshots convert nothing: these attributes count more than those of any `.gitattributes`.
 _CONVERT_NOTHING = "* -text -ident -filter !working-tree-encoding\n"
@@ -66,6 +67,11 @@ class PrivateRepository(NamedTuple):
         """Return the settings by which git converted files in the repository at first."""
         found: dict[str, str] = json.loads((self.home / _CONVERSIONS).read_text())
         return found
+
+    @property
+    def own_attributes(self) -> Path:
+        """Return the file with the `info/attributes` that the folder's repository had at first."""
+        return self.home / _OWN_ATTRIBUTES
 
     @property
     def converted(self) -> Path:
@@ -138,6 +144,8 @@ def make_repository(
     excludes, attributes = _lists(theirs, run, by_products)
     (draft / "excludes").write_bytes(excludes)
     (draft / "attributes").write_bytes(attributes)
+    own = b"" if theirs is None else _read(theirs.path("info/attributes"))
+    (draft / _OWN_ATTRIBUTES).write_bytes(own)
     (draft / "config").write_text(_config(home, {} if theirs is None else theirs.settings))
     (draft / "HEAD").write_text("ref: refs/heads/snapshots\n")
     try:
@@ -261,9 +269,9 @@ def _quoted(path: Path) -> str:
 
 
 def _lists(theirs: _Theirs | None, run: Run, by_products: bytes) -> tuple[bytes, bytes]:
-    """The list of ignored files, which includes by-products, and that of attributes.
+    """The list of ignored files, which includes by-products, and the user's one of attributes.
 
-    A later line of one counts more: first are those of the user, then those of the repository.
+    A later line counts more: first are those of the user, then those of the repository.
     """
     settings = _settings(run) if theirs is None else theirs.settings
     inherited = environment.inherited()
@@ -272,14 +280,8 @@ def _lists(theirs: _Theirs | None, run: Run, by_products: bytes) -> tuple[bytes,
         _read(Path(settings.get(name) or Path(home, "git", default)))
         for name, default in zip(_LISTS, ("ignore", "attributes"), strict=True)
     ]
-    repositorys = [
-        b"" if theirs is None else _read(theirs.path(name))
-        for name in ("info/exclude", "info/attributes")
-    ]
-    return (
-        b"\n".join([users[0], by_products, repositorys[0]]),
-        b"\n".join([users[1], repositorys[1]]),
-    )
+    repositorys = b"" if theirs is None else _read(theirs.path("info/exclude"))
+    return b"\n".join([users[0], by_products, repositorys]), users[1]
 
 
 def _read(path: Path) -> bytes:

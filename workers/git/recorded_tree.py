@@ -35,6 +35,8 @@ class Work(NamedTuple):
     snapshots: Mapping[str, str]
     #: The settings by which git converted files then.
     conversions: Mapping[str, str]
+    #: The file with the repository's own attributes then, which count more than `.gitattributes`.
+    attributes: Path
 
 
 def keep_work(git: Git, path: Path, work: Work | None, message: str) -> str:
@@ -200,6 +202,8 @@ def _recorded(work: Work, home: Path) -> dict[str, str]:
     (home / "refs").mkdir(parents=True)
     for name in ("HEAD", "config"):
         shutil.copyfile(snapshots / name, home / name)
+    (home / "info").mkdir()
+    shutil.copyfile(work.attributes, home / "info" / "attributes")
     ends = work.conversions.get("core.autocrlf") or "false"
     settings = settings_as_variables([("core.autocrlf", ends), ("core.safecrlf", "false")], {})
     return {"GIT_DIR": str(home), "GIT_OBJECT_DIRECTORY": str(work.objects), **settings}

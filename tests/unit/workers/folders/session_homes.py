@@ -57,7 +57,7 @@ class OneHome:
         kept = tree.repository
         assert kept is not None
         tree_id = digest.removeprefix("git:")
-        return Work(tree_id, kept.objects, kept.variables, kept.conversions)
+        return Work(tree_id, kept.objects, kept.variables, kept.conversions, kept.own_attributes)
 
     def close(self, message: str = "Do it", work: Work | None = None) -> str:
         return close_folder(self.git, self.home, message, work)

@@ -134,27 +134,36 @@ _NONE = ("core.safecrlf", "true")
 
 
 @pytest.mark.parametrize(
-    ("attributes", "setting", "content", "stored"),
+    ("attributes", "own", "setting", "content", "stored"),
     [
         (
             "*.big filter=large\n",
+            "",
             ("filter.large.clean", "tr a-z A-Z"),
             b"big \xff\n",
             b"BIG \xff\n",
         ),
-        ("", ("core.autocrlf", "input"), b"a\r\nb\r\n", b"a\nb\n"),
-        ("*.big text\n", _NONE, b"a\r\nb\r\n", b"a\nb\n"),
-        ("*.big text=auto\n", ("core.fileMode", "false"), b"a\r\n", b"a\n"),
-        ("*.big ident\n", _NONE, b"$Id: x $\n", b"$Id$\n"),
-        ("*.big working-tree-encoding=UTF-16BE\n", _NONE, b"\0a\0\n", b"a\n"),
-        ("*.big working-tree-encoding=UTF-16BE\n", _NONE, b"odd", b"odd"),  # it is not UTF-16
+        ("", "", ("core.autocrlf", "input"), b"a\r\nb\r\n", b"a\nb\n"),
+        ("*.big text\n", "", _NONE, b"a\r\nb\r\n", b"a\nb\n"),
+        ("*.big text=auto\n", "", ("core.fileMode", "false"), b"a\r\n", b"a\n"),
+        ("*.big ident\n", "", _NONE, b"$Id: x $\n", b"$Id$\n"),
+        ("*.big working-tree-encoding=UTF-16BE\n", "", _NONE, b"\0a\0\n", b"a\n"),
+        ("*.big working-tree-encoding=UTF-16BE\n", "", _NONE, b"odd", b"odd"),  # it is not UTF-16
+        ("* text\n", "*.big -text\n", _NONE, b"a\r\n", b"a\r\n"),
+        ("*.big -text\n", "*.big text\n", _NONE, b"a\r\n", b"a\n"),
     ],
 )
 def test_files_are_stored_as_git_add_stores_them(
-    one: OneHome, attributes: str, setting: tuple[str, str], content: bytes, stored: bytes
+    one: OneHome,
+    attributes: str,
+    own: str,
+    setting: tuple[str, str],
+    content: bytes,
+    stored: bytes,
 ) -> None:
     """Snapshots run no filters of the repository, but its commits need them."""
     one.user_commits(".gitattributes", attributes)
+    (one.origin / ".git" / "info" / "attributes").write_text(own)
     git(one.origin, "config", *setting)
     one.open()
     (one.home.cwd / "data.big").write_bytes(content)
