@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,7 @@ from pydantic import JsonValue
 from app.core.addresses import SessionRef
 from app.core.program import Action, Loop, Program, Step
 from app.sessions.submit import About
+from leadhand.errors import StoreAway
 from tests.engine.world import World
 from tests.waiting import wait_until
 from workers.attempt.attempt import TAKE, Attempts
@@ -183,6 +184,37 @@ def test_what_is_done_is_recorded_before_one_that_is_slow(
     assert not outcomes(world, ref)["loop~1[2]/c2"]
     (tmp_path / "go").touch()
     at_work.join(timeout=20)
+    carry_to_the_end(world, attempts, ref)
+    require_each_once(world, ref, tmp_path, iterations=2)
+
+
+def test_no_check_waits_for_a_store_that_takes_no_outcome(
+    world: World, attempts: Attempts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The others are carried out meanwhile, and all are settled once it does."""
+    ref = begun(world, tmp_path, "plain", "waits", "plain")
+    refused: list[str] = []
+
+    def may_refuse(operation: Callable[..., object]) -> Callable[..., object]:
+        def call(*args: object, **more: object) -> object:
+            if calls(tmp_path)["loop~1[2]/c2"] and not (tmp_path / "back").exists():
+                refused.append(operation.__name__)
+                raise StoreAway("redis://away")
+            return operation(*args, **more)
+
+        return call
+
+    for name in ("settle", "settle_all"):
+        operation = getattr(world.engine.attempts, name)
+        monkeypatch.setattr(world.engine.attempts, name, may_refuse(operation))
+    at_work = set_to_work(world, attempts)
+    try:
+        wait_until(lambda: refused)
+        (tmp_path / "go").touch()
+        wait_until(lambda: calls(tmp_path)["loop~1[2]/c3"], timeout=10)
+    finally:
+        (tmp_path / "back").touch()
+        at_work.join(timeout=20)
     carry_to_the_end(world, attempts, ref)
     require_each_once(world, ref, tmp_path, iterations=2)
 

@@ -42,7 +42,16 @@ from workers.attempt.outcomes import (
     store_artifacts,
 )
 from workers.attempt.output_writer import OutputWriter
-from workers.attempt.settle import PARKING, Held, Looked, Settled, Settler, park, retry_while_away
+from workers.attempt.settle import (
+    PARKING,
+    RETRY_S,
+    Held,
+    Looked,
+    Settled,
+    Settler,
+    park,
+    retry_while_away,
+)
 from workers.attempt.workspace_step import diff_target, merge_folder, own_folder
 from workers.folders.check_round import (
     Isolation,
@@ -83,18 +92,33 @@ class _Waiting:
         self._go_on = go_on
         self.held: list[Held] = []
 
+        #: When they may be settled early once more, on the monotonic clock.
+        self._again = 0.0
+
     def settle(self) -> None:
-        """Settle them in one round trip."""
-        held, self.held = self.held, []
-        for settled in self._settler.settle_all(held):
-            self._go_on(settled)
+        """Settle them in one round trip, else one by one."""
+        if len(self.held) > 1:
+            self._try_all()
+        while self.held:
+            one = self.held.pop(0)
+            settled = self._settler.run_guarded(one.lease, partial(self._settler.settle, one))
+            if settled is not None:
+                self._go_on(settled)
 
     def settle_early(self) -> None:
-        """Settle them while another check runs, for which an error is none of its own."""
-        try:
-            self.settle()
-        except Exception:
-            log.exception("outcomes of finished checks not settled")
+        """Try to settle them while another check runs, which does not wait for the store."""
+        if self.held and time.monotonic() >= self._again:
+            self._try_all()
+            self._again = time.monotonic() + RETRY_S
+
+    def _try_all(self) -> None:
+        """Settle them in one round trip; all stay held if it fails."""
+        ours = [one for one in self.held if one.lease.ours]
+        answers = self._settler.settle_all(ours) if ours else []
+        done = [settled.lease for settled in answers]
+        self.held = [one for one in self.held if one.lease not in done]
+        for settled in answers:
+            self._go_on(settled)
 
 
 class Attempts:
@@ -428,7 +452,7 @@ class Attempts:
         if answer is None or answer.word == "kept":
             return None
         log.info("step waits for the lock of its real folder", extra={"folder": str(folder)})
-        return Settled(answer.model_copy(update={"hints": ()}), sent)
+        return Settled(answer.model_copy(update={"hints": ()}), sent, lease)
 
     def _outcome(self, work: Work, lease: Lease, waiting: _Waiting | None) -> Outcome | None:
         """Run the body and return its outcome; None if the step is parked."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeVar, cast
@@ -59,6 +58,8 @@ class Settled(NamedTuple):
     answer: Reply
     #: When the call was sent: the leases that it granted start then.
     sent: float
+    #: That of the attempt, which has ended.
+    lease: Lease
 
 
 class Held(NamedTuple):
@@ -107,25 +108,22 @@ class Settler:
             log.warning("outcome dropped", extra={"word": outcome.word})
             return None
         _log_end(work, outcome, answer.word)
-        return Settled(answer, sent)
+        return Settled(answer, sent, lease)
 
-    def settle_all(self, held: Sequence[Held]) -> Iterator[Settled]:
-        """Report outcomes to the store in one round trip, else one by one; yield its replies."""
+    def settle_all(self, held: Sequence[Held]) -> list[Settled]:
+        """Report outcomes to the store in one round trip, without a retry; none after an error.
+
+        Then some may be settled. Settling each by itself reports the error.
+        """
         sent = time.monotonic()
-        answers: Sequence[Reply] = ()
-        if len(held) > 1 and all(one.lease.ours for one in held):
-            each = [Settling(one.work, one.outcome, one.take) for one in held]
-            with suppress(Exception):  # settling them one by one reports the error
-                answers = self._engine.attempts.settle_all(each, worker=self._worker)
-        if answers:
-            for one, answer in zip(held, answers, strict=True):
-                _log_end(one.work, one.outcome, answer.word)
-                yield Settled(answer, sent)
-            return
-        for one in held:
-            settled = self.run_guarded(one.lease, partial(self.settle, one))
-            if settled is not None:
-                yield settled
+        each = [Settling(one.work, one.outcome, one.take) for one in held]
+        try:
+            answers = self._engine.attempts.settle_all(each, worker=self._worker)
+        except Exception:  # noqa: BLE001 - settling them one by one reports the error
+            return []
+        for one, answer in zip(held, answers, strict=True):
+            _log_end(one.work, one.outcome, answer.word)
+        return [Settled(answer, sent, one.lease) for one, answer in zip(held, answers, strict=True)]
 
     def run_guarded(self, lease: Lease, carry_out: Callable[[], T]) -> T | Settled | None:
         """Call `carry_out`; release the attempt if the disk is full, fail it on unexpected errors.
@@ -155,7 +153,7 @@ class Settler:
             lambda: self._engine.attempts.refuse(lease.ref, lease.grant, why=why, usage=usage),
             lease,
         )
-        return None if answer is None else Settled(answer, sent)
+        return None if answer is None else Settled(answer, sent, lease)
 
     def fail_unresolved(self, lease: Lease, why: str) -> Settled | None:
         """Fail a step whose references cannot be resolved."""
@@ -191,7 +189,9 @@ class Settler:
         log.info("step handed back", extra={"why": why})
         sent = time.monotonic()
         answer = retry_while_away(release, lease)
-        return None if answer is None else Settled(answer.model_copy(update={"hints": ()}), sent)
+        if answer is None:
+            return None
+        return Settled(answer.model_copy(update={"hints": ()}), sent, lease)
 
 
 def retry_while_away(call: Callable[[], T], lease: Lease) -> T | None:

@@ -255,13 +255,14 @@ class _Process:
             if cancel.is_set():
                 return "cancelled"
             left = deadline - time.monotonic()
-            if left <= 0:
-                return "timed_out"
-            if self._readable.poll(min(wait_s, left) * 1000):
+            # What has arrived in time counts, also if `on_slow` took longer.
+            if self._readable.poll(max(0.0, min(wait_s, left)) * 1000):
                 chunk = self._chunk()
                 parts.append(chunk)
                 if not chunk or sum(map(len, parts)) > _ANSWER_BYTES:
                     return "gone"
+            elif left <= 0:
+                return "timed_out"
             else:
                 self.lease.limit(call.until(), exactly=True)
                 on_slow()

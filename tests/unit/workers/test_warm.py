@@ -36,6 +36,11 @@ def number():
 def hang():
     time.sleep(60)
 
+def go():
+    while not os.path.exists("go"):
+        time.sleep(0.005)
+    return ["accept", ""]
+
 def leave(work):
     threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
     return ["accept", f"{os.getpid()}"]
@@ -50,7 +55,9 @@ def check(tmp_path: Path) -> Iterator[Callable[..., Outcome]]:
     (tmp_path / "judging.py").write_text(CODE)
     warm = Warm()
 
-    def run(function: str, *, step: str = "l~1[1]/check", timeout_s: float = 20.0, cancel=None):
+    def run(
+        function: str, *, step: str = "l~1[1]/check", timeout_s: float = 20.0, cancel=None, **more
+    ):
         checker: dict[str, JsonValue] = {"callable": f"judging:{function}", "quick": True}
         task = BodyTask(
             session="ab12cd34",
@@ -67,6 +74,7 @@ def check(tmp_path: Path) -> Iterator[Callable[..., Outcome]]:
             agents=AgentBook(agents={}),
             default_agent=None,
             warm=warm,
+            **more,
         )
         return run_body(task, cancel or threading.Event())
 
@@ -93,6 +101,17 @@ def test_one_that_overruns_is_ended_with_its_process(check):
     assert (slow.verdict, slow.decided_by) == ("retry", "timeout")
     wait_until(lambda: not psutil.pid_exists(pid))
     assert int(check("number").text) != pid
+
+
+def test_one_that_answers_in_time_counts_although_the_worker_reads_late(check, tmp_path):
+    check("number")
+
+    def read_late() -> None:
+        (tmp_path / "go").touch()
+        is_over = time.monotonic() + 1.0
+        wait_until(lambda: time.monotonic() > is_over)
+
+    assert check("go", timeout_s=1.0, on_slow=read_late).verdict == "accept"
 
 
 def test_one_that_is_cancelled_is_ended(check):
