@@ -12,6 +12,9 @@ from pydantic import JsonValue
 
 from app.core.addresses import SessionRef
 from app.core.program import Action, Loop, Program, Step
+from app.core.records import Grant
+from app.errors import ProgramStale
+from app.sessions.attempts import Work
 from app.sessions.submit import About
 from leadhand.errors import StoreAway
 from tests.engine.world import World
@@ -217,6 +220,30 @@ def test_no_check_waits_for_a_store_that_takes_no_outcome(
         at_work.join(timeout=20)
     carry_to_the_end(world, attempts, ref)
     require_each_once(world, ref, tmp_path, iterations=2)
+
+
+def test_an_error_of_one_drops_no_other(
+    world: World, attempts: Attempts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """What is finished is settled, and what has not begun is handed back."""
+    ref = begun(world, tmp_path, "plain", "plain", "plain")
+    read = world.engine.attempts.work
+
+    def work(ref: SessionRef, grant: Grant) -> Work:
+        if grant.address == "loop~1[2]/c2":
+            raise ProgramStale("read it again")
+        return read(ref, grant)
+
+    monkeypatch.setattr(world.engine.attempts, "work", work)
+    with pytest.raises(ProgramStale):
+        carry_to_the_end(world, attempts, ref)
+    assert outcomes(world, ref)["loop~1[2]/c1"] == 1
+
+    def released() -> set[str | None]:
+        events = world.engine.queries.events(ref.id, limit=1000)
+        return {e.address for e in events if e.type == "step.released"}
+
+    wait_until(lambda: "loop~1[2]/c3" in released())
 
 
 def test_those_behind_one_that_is_slow_are_others_to_begin(

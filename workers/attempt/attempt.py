@@ -111,6 +111,14 @@ class _Waiting:
             self._try_all()
             self._again = time.monotonic() + RETRY_S
 
+    def settle_rest(self) -> None:
+        """Settle them after an error of another check, which is raised in any case."""
+        while self.held:
+            try:
+                self.settle()
+            except Exception:
+                log.exception("outcome of a finished check not settled")
+
     def _try_all(self) -> None:
         """Settle them in one round trip; all stay held if it fails."""
         ours = [one for one in self.held if one.lease.ours]
@@ -269,9 +277,13 @@ class Attempts:
                 elif came is not None:
                     go_on(came)
             waiting.settle()
+        except Exception:
+            waiting.settle_rest()
+            raise
         finally:
             for lease in leases:
-                self._heart.drop(lease)
+                if lease.begun:  # the others are handed back
+                    self._heart.drop(lease)
 
     def _kept(self, ref: SessionRef, settled: Settled) -> list[Lease]:
         """The leases of the steps that a settle granted, with heartbeats from now on."""
