@@ -17,8 +17,10 @@ from workers.git.worktrees import keep
 
 #: The modes of files in a tree, and of other repositories.
 _FILES, _GITLINK = ("100644", "100755"), "160000"
-_NULL = "0" * 40
-_PACK = ("pack-objects", "--quiet", "--revs", "--non-empty")
+#: The mode of what is not in a tree.
+_ABSENT = "000000"
+_PACK = ("pack-objects", "--quiet", "--non-empty")
+_OBJECTS = ("rev-list", "--objects", "--no-object-names")
 #: The attributes by which git converts a file without a filter.
 _ENCODING = "working-tree-encoding"
 _CONVERT = frozenset({"text", "crlf", "eol", "ident", _ENCODING})
@@ -92,11 +94,15 @@ def _store(known: Git, commit: str, base: str) -> None:
     """Bring the objects of a commit into the repository. Raises WorkspaceRefused for forged ones.
 
     Git writes no object whose id is there already, and reads it without comparing content and id:
-    a doer could have another content committed than the one that was judged.
+    a doer could have another content committed than the one that was judged. An object that the
+    base has is new too where it is at another path: the doer may have forged it since.
     """
     packs = known.folder / known("rev-parse", "--git-path", "objects/pack/pack")
-    wanted = f"{commit}\n^{base}\n"
-    for name in known(*_PACK, str(packs), given=wanted).split():
+    wanted = {*known(*_OBJECTS, commit, f"^{base}").split()}
+    changes = _changes(known, base, commit, "-t")
+    wanted |= {one.id for one in changes if one.mode not in (_ABSENT, _GITLINK)}
+    names = "".join(f"{one}\n" for one in wanted)
+    for name in known(*_PACK, str(packs), given=names).split():
         pack = packs.with_name(f"pack-{name}.pack")
         if known.ask("verify-pack", str(pack)) is None:
             for file in packs.parent.glob(f"{pack.stem}.*"):
@@ -114,11 +120,11 @@ def _storable(here: Git, head: str, work: Work, drafts: Path) -> str:
     """
     here("read-tree", work.tree)
     changes = list(_changes(here, head, work.tree))
-    files = [one.path for one in changes if one.id != _NULL]
+    files = [one.path for one in changes if one.mode != _ABSENT]
     lines = [
         f"{_GITLINK} {one.old_id}\t{one.path}\0"
         for one in changes
-        if one.old_mode == _GITLINK and one.id == _NULL
+        if one.old_mode == _GITLINK and one.mode == _ABSENT
         if (here.folder / one.path).is_dir() and not _has_below(files, one.path)
     ]
     if lines:
@@ -131,9 +137,9 @@ def _has_below(files: list[str], folder: str) -> bool:
     return any(one.startswith(f"{folder}/") for one in files)
 
 
-def _changes(here: Git, head: str, tree: str) -> Iterator[_Change]:
+def _changes(here: Git, head: str, tree: str, *options: str) -> Iterator[_Change]:
     """The entries in which a tree differs from that of a commit."""
-    parts = iter(here("diff-tree", "-r", "-z", "--no-renames", head, tree).split("\0"))
+    parts = iter(here("diff-tree", "-r", "-z", "--no-renames", *options, head, tree).split("\0"))
     for facts in parts:
         if facts:
             old_mode, mode, old_id, id_, _ = facts.removeprefix(":").split()

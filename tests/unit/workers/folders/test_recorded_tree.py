@@ -218,15 +218,17 @@ def test_converted_file_whose_content_is_lost_is_not_committed_empty(one: OneHom
         one.close("Do it", work)
 
 
-@pytest.mark.parametrize("where", ["repository", "snapshots"])
+@pytest.mark.parametrize("where", ["repository", "snapshots", "base"])
 def test_object_that_is_not_what_its_id_says_is_not_committed(one: OneHome, where: str) -> None:
     """Git writes no object that is there already, and reads it without a look at its id."""
     one.open()
     known = one.work().objects if where == "snapshots" else one.origin / ".git" / "objects"
-    one.write("new.txt", "judged\n")
+    one.write("new.txt", "one.txt\n" if where == "base" else "judged\n")
     name = git(one.home.cwd, "hash-object", "new.txt")
     forged = known / name[:2] / name[2:]
+    assert forged.exists() == (where == "base")
     forged.parent.mkdir(exist_ok=True)
+    forged.unlink(missing_ok=True)
     forged.write_bytes(zlib.compress(b"blob 5\0evil\n"))
     work = one.work()
     with pytest.raises(WorkspaceRefused, match="not what their ids say"):
