@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +22,10 @@ from tests.engine.world import World
 from tests.waiting import wait_until
 from workers.attempt.attempt import TAKE, Attempts
 from workers.attempt.heartbeat import Heartbeats
+from workers.processes.warm_pool import CallSlots
 from workers.registry.agents import AgentBook
+from workers.registry.inline import InlineFunctions
+from workers.registry.tools import ToolCatalogue
 
 #: Each check accepts from one iteration on; before it, each does what its name says.
 CODE = """
@@ -60,6 +64,16 @@ def empties(iteration):
         client.function_flush()
         client.script_flush()
     return iteration >= 2
+"""
+
+#: A tool that runs in the worker's process.
+HOLDING = """
+import pathlib, time
+
+def hold():
+    while not pathlib.Path("{folder}/go").exists():
+        time.sleep(0.01)
+    return True
 """
 
 
@@ -262,6 +276,52 @@ def test_those_behind_one_that_is_slow_are_others_to_begin(
     # On a busy machine the start of the process in the first iteration is slow as well.
     assert {a for a in released if a and "[2]" in a} == {"loop~1[2]/c2", "loop~1[2]/c3"}
     require_each_once(world, ref, tmp_path, iterations=2)
+
+
+def test_watchdog_knows_the_steps_in_hand_once_some_are_settled(world: World, tmp_path: Path):
+    """A step that is granted early is handed back if the process is killed in an inline call."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / "tools.toml").write_text('[functions."holding:hold"]\ninline = true\n')
+    (tools / "holding.py").write_text(HOLDING.format(folder=tmp_path))
+    slots, book = CallSlots(), AgentBook.load([])
+    attempts = Attempts(
+        world.engine,
+        worker="w",
+        agents=lambda: book,
+        heart=Heartbeats(world.engine),
+        shelf=ToolCatalogue([tools], inline=InlineFunctions([tools])),
+        slot=slots.own(),
+    )
+    plain: dict[str, JsonValue] = {"callable": "judging:plain", "quick": True}
+    hold: dict[str, JsonValue] = {"tool": "holding:hold", "quick": True}
+    body = [
+        Step(
+            id=id_,
+            action=Action.CHECK,
+            quick=True,
+            needs=needs,
+            inputs={"checker": checker, "iteration": 2},
+        )
+        for id_, needs, checker in (
+            ("first", (), plain),
+            ("done", ("first",), plain),
+            ("held", ("first",), hold),
+            ("after", ("done",), plain),
+        )
+    ]
+    about = About(kind="flow", name="x", cwd=str(tmp_path))
+    id_ = world.engine.submit.program(Program(body=tuple(body)), about).session
+    at_work = set_to_work(world, attempts)
+    try:
+        (call,) = wait_until(lambda: [*slots.running()])
+        _, *grants = json.loads(slots.text(call))
+    finally:
+        (tmp_path / "go").touch()
+        at_work.join(timeout=20)
+        attempts.close()
+    assert [grant["address"] for grant in grants] == ["held", "after"]
+    assert world.engine.queries.session(id_).status == "completed"
 
 
 def test_a_wide_fan_out_is_taken_a_few_at_a_time(world: World, attempts: Attempts, tmp_path: Path):

@@ -218,7 +218,11 @@ class Attempts:
 
         def go_on(settled: Settled) -> None:
             hints.extend(settled.answer.hints)
-            todo.extend(self._kept(ref, settled))
+            kept = self._kept(ref, settled)
+            todo.extend(kept)
+            # The process may be killed before the next turn: in an inline call that runs meanwhile.
+            others = (lease for lease in self._in_hand if lease is not settled.lease)
+            self._in_hand = [*others, *kept]
 
         while todo:
             leases = self._side_by_side(ref, todo)
