@@ -15,6 +15,7 @@ import shutil
 import signal
 import stat
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -519,15 +520,17 @@ class Worktree:
                     leave_out=self._leave_out,
                     deadline=self._deadline,
                 )
-            if self._found is not None and self._found.is_in_repository:
-                self._keep_converted(self._found)
-        return self._found
+        found = self._found
+        if found is not None and found.is_in_repository and not found.converted.exists():
+            self._keep_converted(found)
+        return found
 
     def _keep_converted(self, repository: PrivateRepository) -> None:
         """Keep the files that git converts, such as by a filter of LFS, as they are in the folder.
 
         The index has them in the form in which git stores them, and snapshots convert nothing: one
         of a file that has not changed has its stored form, and would be no way back to the file.
+        The list is written at the end, also if it is empty: without it, this is repeated.
         """
         found, there, left = dict[str, tuple[str, str]](), list[_Entry](), READ_BYTES
         for one in self._convertible(repository):
@@ -544,8 +547,9 @@ class Worktree:
             # Most files are stored as they are, so that only few are written.
             self._hash_as_is([path for _, path, _ in other], "-w")
             found |= {one.name: (one.id, raw) for one, _, raw in other}
-        if found:
-            repository.converted.write_text(json.dumps(found))
+        with tempfile.NamedTemporaryFile("w", dir=repository.home, delete=False) as draft:
+            json.dump(found, draft)
+        Path(draft.name).replace(repository.converted)
 
     def _hash_as_is(self, paths: Sequence[str], *options: str) -> list[str]:
         """The ids of files without any conversion."""

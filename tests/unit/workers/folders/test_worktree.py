@@ -413,19 +413,29 @@ def test_git_and_what_it_begins_have_a_time_to_end(
 
 
 @needs_git
+@pytest.mark.parametrize("step", ["add", "hash-object"])
 def test_what_took_too_long_leaves_nothing_and_is_not_tried_again_soon(
-    repo: Path, shelf: Path, tmp_path: Path, monkeypatch
+    repo: Path, shelf: Path, tmp_path: Path, monkeypatch, step: str
 ) -> None:
-    first = Worktree(repo, shelf).snapshot()
+    (repo / ".gitattributes").write_text("*.bat eol=crlf\n")
+    converted = repo / "a.bat"
+    converted.write_bytes(b"a\r\n")
+    git(repo, "add", ".gitattributes", "a.bat")
+    later = time.time() + 60  # git reads a file again that is as new as the index
+    os.utime(repo / ".git" / "index", (later, later))
     with monkeypatch.context() as stuck:
-        stuck_at(tmp_path, stuck, "add")
+        stuck_at(tmp_path, stuck, step)
         assert Worktree(repo, shelf).snapshot() is None
     assert list(shelf.rglob("tmp_*")) == []
     assert Worktree(repo, shelf).snapshot() is None
-    assert Worktree(repo, tmp_path / "of another session").snapshot() == first
+    first = str(Worktree(repo, tmp_path / "of another session").snapshot())
     long_ago = time.time() - snapshots.REST_S
     os.utime(shelf / "slow", (long_ago, long_ago))
-    assert Worktree(repo, shelf).snapshot() == first
+    tree = Worktree(repo, shelf)
+    assert tree.snapshot() == first
+    converted.write_bytes(b"b\n")
+    tree.put_back(first)
+    assert converted.read_bytes() == b"a\r\n"
 
 
 @needs_git
