@@ -10,8 +10,8 @@ import hashlib
 import json
 import threading
 import uuid
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Concatenate, NamedTuple, ParamSpec, TypeAlias
 
 from pydantic import JsonValue
@@ -52,7 +52,9 @@ TRIES = 20
 #: Attempts to write a stack that other calls change meanwhile.
 WRITES = 500
 #: Of stacks by their names, so that the threads of a process do not refuse each other's writes.
-_LOCKS = tuple(threading.RLock() for _ in range(64))
+_LOCKS = tuple(threading.Lock() for _ in range(64))
+#: The most seconds that a thread waits for its turn: the one before may wait for the store.
+TURN_S = 0.5
 #: The most records per round trip; each may have a megabyte.
 _BATCH = 200
 P = ParamSpec("P")
@@ -202,13 +204,14 @@ def _write(
     arguments: dict[str, JsonValue] = {
         "stack": call.stack, "workflow": call.workflow, "to": call.to, "nonce": nonce,
     }  # fmt: skip
-    with _LOCKS[hash(call.stack) % len(_LOCKS)]:
+    with _turn(call.stack):
         answer = _run(engine, "stack_begin", arguments)
         for _ in range(WRITES):
             assert answer.stack is not None
             read = answer.stack.model_copy(update={"asked": call.workflow, "now": answer.now})
             if read.call is not None:
                 return _view(read, read.call.count)
+            rules.check_owner(read, call.owner)  # first: another refusal would say what is on it
             after = rules.touch(read, rule(read, *given, **named), call.owner)
             done = Call(workflow=after.workflow.get("id", ""), count=after.count)
             written = rules.differences(read, after) | {"call": done.model_dump_json()}
@@ -216,6 +219,18 @@ def _write(
             if answer.word == "written":
                 return _view(after, after.count)
     raise StackRefused(call.stack, "stack", "other calls change it all the time", "try again")
+
+
+@contextmanager
+def _turn(stack: str) -> Iterator[None]:
+    """Wait for the threads that change this stack, but not for long: a write refuses a race."""
+    lock = _LOCKS[hash(stack) % len(_LOCKS)]
+    is_held = lock.acquire(timeout=TURN_S)
+    try:
+        yield
+    finally:
+        if is_held:
+            lock.release()
 
 
 def _run(engine: Context, verb: Verb, arguments: Mapping[str, JsonValue]) -> Reply:

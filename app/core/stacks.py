@@ -228,15 +228,18 @@ def move(stack: StoredStack, to: str, folder: str | None, place: str | None) -> 
     return _describe(stack.model_copy(update={"name": to, "head": head}), folder, place)
 
 
+def check_owner(stack: StoredStack, owner: str | None) -> None:
+    """Raise StackRefused for a session that has not made the stack, unless that is unused."""
+    if owner is not None and "created" in stack.head and stack.head.get("made_by") != owner:
+        why = f"stack {stack.name!r} is not of session {owner!r}"
+        raise StackRefused(stack.name, "stack", why, "use one with another name")
+
+
 def touch(before: StoredStack, after: StoredStack, owner: str | None) -> StoredStack:
     """Give a changed stack its next version.
 
-    A session that makes a stack has it until another caller changes it. Raises StackRefused for a
-    session that has not made it.
+    A session that makes a stack has it until another caller changes it.
     """
-    if owner is not None and "created" in before.head and before.head.get("made_by") != owner:
-        why = f"stack {before.name!r} is not of session {owner!r}"
-        raise StackRefused(before.name, "stack", why, "use one with another name")
     now = str(before.now)
     head = {"created": now, **after.head, "updated": now}
     head["version"] = str(int(head.get("version", 0)) + 1)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import cycle
+from typing import Any
 
 import pytest
 from pydantic import JsonValue
 
 from app import stacks
+from app.core.records import Reply
 from app.errors import InvalidDocument
 from app.stacks import TRIES, StackCall, WorkflowFilter
 from leadhand.contract.stacks import StartWorkflow
@@ -455,3 +459,28 @@ def test_stack_is_moved_onto_no_other_one(world: World) -> None:
     with pytest.raises(StackRefused, match="never been used"):
         stacks.move(world.engine, call(stack="nothing"), "u", None, None)
     assert [one.session_id for one in look(world, "t").workflows] == [kept]
+
+
+def test_a_call_to_a_store_that_does_not_answer_delays_no_other_for_long(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Threads of one process take turns to change a stack."""
+    start(world)
+    run, asked, answers = world.engine.store.run, threading.Event(), threading.Event()
+
+    def run_once_it_answers(*args: Any, **more: Any) -> Reply:
+        if not asked.is_set():
+            asked.set()
+            answers.wait(30)
+        return run(*args, **more)
+
+    monkeypatch.setattr(world.engine.store, "run", run_once_it_answers)
+    with ThreadPoolExecutor(2) as threads:
+        first = threads.submit(stacks.advance, world.engine, call(), "build", 1)
+        asked.wait(30)
+        try:
+            other = threads.submit(stacks.advance, world.engine, call(), "deploy", 2)
+            assert session(other.result(timeout=10)).current_step_id == "deploy"
+        finally:
+            answers.set()
+        assert session(first.result()).current_step_id == "build"

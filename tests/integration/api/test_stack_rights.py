@@ -129,8 +129,11 @@ def test_stack_that_another_made_meanwhile_is_not_changed(engine: Engine) -> Non
     new = StartWorkflow(job_name="job", workflow_name="flow", goal="go", first_step_id="plan")
     stacks.start(engine, StackCall("raced", by="ann"), new)
     for owner in ("0000000a", "0000000b"):
+        call = StackCall("raced", "0000000c", by="body", owner=owner)
         with pytest.raises(StackRefused, match="is not of session"):
-            stacks.start(engine, StackCall("raced", by="body", owner=owner), new)
+            stacks.start(engine, call, new)
+        with pytest.raises(StackRefused, match="is not of session"):
+            stacks.delete(engine, call)  # says nothing about the workflow sessions on it
 
 
 def test_session_without_a_folder_has_stacks_of_its_own_only(
