@@ -126,7 +126,7 @@ def make_repository(
     """
     claim_session_folder(shelf)
     by_products = "".join(f"{pattern}\n" for pattern in leave_out).encode()
-    theirs = _read_theirs(folder, run)
+    theirs = _read_theirs(folder, shelf, run)
     if theirs is not None and _is_ignored(run, shelf, _lists(theirs, run, by_products)[0]):
         theirs = None
     top = folder.resolve() if theirs is None else theirs.top
@@ -178,7 +178,7 @@ class _Theirs(NamedTuple):
                 shutil.copy2(shared, copy.with_name(shared.name))
 
 
-def _read_theirs(folder: Path, run: Run) -> _Theirs | None:
+def _read_theirs(folder: Path, shelf: Path, run: Run) -> _Theirs | None:
     """What the folder's repository has; None if it is in none, or git refuses it."""
     options = [part for name in _PATHS for part in ("--git-path", name)]
     try:
@@ -194,7 +194,8 @@ def _read_theirs(folder: Path, run: Run) -> _Theirs | None:
     if len(paths) != len(_PATHS):
         raise OSError(f"the path of {str(folder)!r} has a line break")
     named = {name: (folder / one).resolve() for name, one in zip(_PATHS, paths, strict=True)}
-    return _Theirs(real, named, _probed(real, _settings(run)))
+    settings = _probed(real, (named["objects"].parent, shelf), _settings(run))
+    return _Theirs(real, named, settings)
 
 
 def _is_ignored(run: Run, shelf: Path, excludes: bytes) -> bool:
@@ -227,12 +228,17 @@ def _settings(run: Run) -> dict[str, str]:
     return {name.lower(): value for name, _, value in lines}
 
 
-def _probed(top: Path, theirs: Mapping[str, str]) -> Mapping[str, str]:
-    """The settings of the folder's repository, without those that its file system refutes."""
+def _probed(top: Path, places: Sequence[Path], theirs: Mapping[str, str]) -> Mapping[str, str]:
+    """The settings of the folder's repository, without those that its file system refutes.
+
+    What is left in the folder by a probe that was killed would be work, so the file system is
+    probed in the first of these places that is on it; if none is, nothing is believed.
+    """
     if all(theirs.get(name, value) == value for name, value in CAPABLE.items()):
         return theirs
-    own = top / ".git"
-    return {**theirs, **git_settings(own if own.is_dir() else top)}
+    device = top.stat().st_dev
+    there = next((one for one in places if one.stat().st_dev == device), None)
+    return {**theirs, **(CAPABLE if there is None else git_settings(there))}
 
 
 def _conversions(run: Run) -> dict[str, str]:

@@ -59,7 +59,9 @@ def test_branch_has_the_work_of_the_doer_alone(one: OneHome) -> None:
         git(one.origin, "config", f"core.{name}", "false")
     one.open()
     do(one)
+    before = one.home.cwd.stat().st_mtime_ns
     work = one.work()
+    assert one.home.cwd.stat().st_mtime_ns == before  # what is probed there is work after a kill
     check(one)
     commit = one.close("Do it", work)
     assert git(one.origin, "rev-parse", BRANCH) == commit
