@@ -197,6 +197,14 @@ def redis_client(store_url: str, redis_url: str) -> Iterator[redis.Redis]:
 
 
 @pytest.fixture
+def broker_client(broker_url: str, redis_url: str) -> Iterator[redis.Redis]:
+    """A client of the emptied database of messages with all rights, answering text."""
+    url = redis_users.in_database(redis_url, "broker")
+    with redis.Redis.from_url(url, decode_responses=True) as client:
+        yield client
+
+
+@pytest.fixture
 def home(tmp_path: Path) -> Path:
     """A state folder to be, in a folder with a space in its name."""
     folder = tmp_path / "working folder"

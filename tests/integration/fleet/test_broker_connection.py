@@ -33,19 +33,21 @@ def test_a_message_that_cannot_be_given_back_ends_no_worker(broker_url: str) -> 
         lose(celery.connection_for_read(), wire)
 
 
-def test_a_message_in_hand_is_kept_nowhere_else(broker_url: str, caplog: Any) -> None:
+def test_a_message_in_hand_is_kept_nowhere_else(
+    broker_url: str, broker_client: redis.Redis, caplog: Any
+) -> None:
     """The sweep finds what a dead worker had taken; a message costs no bookkeeping."""
     celery = make_celery(Settings(broker_url=broker_url))
-    with celery.connection_for_read() as connection, redis.Redis.from_url(broker_url) as client:
+    with celery.connection_for_read() as connection:
         queue = connection.SimpleQueue("agents")
         queue.put({"some": "message"})
         message = queue.get(timeout=5)
-        kept = {key.decode() for key in client.scan_iter()}
+        kept = {*broker_client.scan_iter()}
         assert {name.partition(".")[0] for name in kept} == {"_kombu"}  # how queues are bound
         message.ack()
         queue.close()
         connection.close()
-        assert client.llen("agents") == 0
+        assert broker_client.llen("agents") == 0
     assert not caplog.records
 
 

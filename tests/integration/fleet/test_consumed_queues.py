@@ -82,10 +82,10 @@ def test_added_queue_is_reported(fleet: Fleet) -> None:
     fleet.worker("one")
     wait_until(lambda: AGENTS in consumes(fleet))
 
-    fleet.celery.control.add_consumer("extra")
-    wait_until(lambda: "extra" in consumes(fleet))
+    fleet.celery.control.add_consumer("tools@extra")
+    wait_until(lambda: "tools@extra" in consumes(fleet))
 
-    assert consumers_of(fleet, "extra") == 1
+    assert consumers_of(fleet, "tools@extra") == 1
 
 
 @pytest.mark.timeout(60)

@@ -31,13 +31,13 @@ STEPS = [*({"name": name, "tool": "echo"} for name in PARTS),
 class Session:
     """A graph session whose messages go through a real broker, and whose clock the test winds."""
 
-    def __init__(self, store_url: str, broker_url: str) -> None:
+    def __init__(self, store_url: str, broker_url: str, broker: redis.Redis) -> None:
         self.now = 1_000_000
         self.celery = make_celery(Settings(broker_url=broker_url))
         register(self.celery)
         store = Store(connect(store_url), clock=lambda: self.now)
         self.engine = Engine(store, Canvas(self.celery), Settings(redis_url=store_url, secret="s"))
-        self.broker = redis.Redis.from_url(broker_url, decode_responses=True)
+        self.broker = broker
         document = GraphDocument.model_validate({"steps": STEPS})
         self.id = self.engine.submit.document(document).session
         self.ref = SessionRef(self.id, self.id)
@@ -55,10 +55,9 @@ class Session:
 
 
 @pytest.fixture
-def session(store_url: str, broker_url: str) -> Iterator[Session]:
-    session = Session(store_url, broker_url)
+def session(store_url: str, broker_url: str, broker_client: redis.Redis) -> Iterator[Session]:
+    session = Session(store_url, broker_url, broker_client)
     yield session
-    session.broker.close()
     session.engine.store.close()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -41,13 +40,6 @@ def celery(broker_url: str) -> Celery:
     return app
 
 
-@pytest.fixture
-def broker(broker_url: str, redis_url: str) -> Iterator[redis.Redis]:
-    """A client of the database of messages with all rights."""
-    with redis.Redis.from_url(of_broker(redis_url), decode_responses=True) as client:
-        yield client
-
-
 def taken(broker: redis.Redis) -> list[tuple[str, Any]]:
     """Every message that stands at the broker, with its list; it is taken off."""
     found = []
@@ -81,16 +73,16 @@ def without(message: Any, names: set[str]) -> Any:
     ],
 )
 def test_a_message_and_its_event_are_what_kombu_writes(
-    celery: Celery, broker: redis.Redis, priority: int, more: dict[str, Any]
+    celery: Celery, broker_client: redis.Redis, priority: int, more: dict[str, Any]
 ) -> None:
     letter = LETTER._replace(priority=priority, **more)
     post = Publisher(celery)
-    with broker.pubsub() as events:
+    with broker_client.pubsub() as events:
         events.psubscribe("*celeryev*")
         post.send([letter])  # by kombu, who declares the queue
         post.send([letter])
         heard = [opened(m["data"]) for m in listened(events, 2)]
-    theirs, ours = taken(broker)
+    theirs, ours = taken(broker_client)
     assert without(ours, {"delivery_tag"}) == without(theirs, {"delivery_tag"})
     assert ours[1]["properties"]["delivery_tag"] == "an-id"
     assert without(heard[1], EVER_NEW) == without(heard[0], EVER_NEW)
@@ -103,50 +95,50 @@ def published(broker: redis.Redis) -> int:
 
 
 def test_events_are_sent_only_while_a_program_receives_them(
-    celery: Celery, broker: redis.Redis, monkeypatch: pytest.MonkeyPatch
+    celery: Celery, broker_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(publisher, "QUIET_S", 3600.0)
     post = Publisher(celery)
     post.send([LETTER])  # by kombu
-    broker.config_resetstat()
+    broker_client.config_resetstat()
     for _ in range(5):
         post.send([LETTER])
-    assert published(broker) == 1  # by its reply it is known that there is no receiver
+    assert published(broker_client) == 1  # by its reply it is known that there is no receiver
     monkeypatch.setattr(publisher, "QUIET_S", 0.0)
     post = Publisher(celery)
     post.send([LETTER])
-    with broker.pubsub() as events:
+    with broker_client.pubsub() as events:
         events.psubscribe("*celeryev*")
         assert events.get_message(timeout=30) is not None
         monkeypatch.setattr(publisher, "QUIET_S", 3600.0)
         for _ in range(5):
             post.send([LETTER])
         assert len(listened(events, 5)) == 5
-    assert len(taken(broker)) == 12
+    assert len(taken(broker_client)) == 12
 
 
 def test_a_worker_sends_task_events_only_while_a_program_receives_them(
-    celery: Celery, broker: redis.Redis, monkeypatch: pytest.MonkeyPatch
+    celery: Celery, broker_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listeners = publisher.EventListeners()
     monkeypatch.setattr(transport, "LISTENERS", listeners)
     monkeypatch.setattr(event_batching, "LISTENERS", listeners)
     monkeypatch.setattr(publisher, "QUIET_S", 3600.0)
     with (
-        broker.pubsub() as events,
+        broker_client.pubsub() as events,
         celery.connection_for_write() as connection,
         celery.events.Dispatcher(
             connection, groups=["task"], buffer_group=["task"], enabled=True
         ) as dispatcher,
     ):
         dispatcher.groups = event_batching._WantedGroups({"worker", "task"})
-        broker.config_resetstat()
+        broker_client.config_resetstat()
         for _ in range(3):
             dispatcher.send("task-started", uuid="an-id")
             dispatcher.flush()
-        assert published(broker) == 1
+        assert published(broker_client) == 1
         dispatcher.send("worker-heartbeat")
-        assert published(broker) == 2  # those of workers are always sent
+        assert published(broker_client) == 2  # those of workers are always sent
         listeners.note(1)
         events.psubscribe("*celeryev*")
         assert events.get_message(timeout=30) is not None
@@ -171,12 +163,12 @@ def task(action: str, address: str, queue: str, app: Celery) -> Any:
     return signature(name, args=arguments, immutable=True, app=app, options=options)
 
 
-def test_a_chain_is_written_as_celery_writes_it(celery: Celery, broker: redis.Redis) -> None:
+def test_a_chain_is_written_as_celery_writes_it(celery: Celery, broker_client: redis.Redis) -> None:
     steps = tuple(Step(id=name, action=Action.TOOL) for name in ("a", "b"))
     chain(task("tool", "a", "tools", celery), task("tool", "b", "tools", celery)).apply_async()
-    theirs = taken(broker)
+    theirs = taken(broker_client)
     Canvas(celery).publish(SessionRef("abc", "root"), Program(name="p", body=steps), [hint("a")])
-    ours = taken(broker)
+    ours = taken(broker_client)
     assert without(ours, EVER_NEW | NOT_OURS) == without(theirs, EVER_NEW | NOT_OURS)
 
 
@@ -193,45 +185,45 @@ def checked(doer: str) -> Program:
 
 
 def test_a_chord_within_a_chain_is_written_as_celery_writes_it(
-    celery: Celery, broker: redis.Redis
+    celery: Celery, broker_client: redis.Redis
 ) -> None:
     header = [task("check", f"check{n}", "checks@x", celery) for n in (1, 2)]
     body = task("tool", "join", "tools@x", celery)
     chain(task("tool", "do", "tools@x", celery), chord(header, body)).apply_async()
-    theirs = taken(broker)
+    theirs = taken(broker_client)
     Canvas(celery).publish(SessionRef("abc", "root"), checked("do"), [hint("do", queue="tools@x")])
-    ours = taken(broker)
+    ours = taken(broker_client)
     assert without(ours, EVER_NEW | NOT_OURS) == without(theirs, EVER_NEW | NOT_OURS)
 
 
-def test_a_chord_is_written_as_celery_writes_it(celery: Celery, broker: redis.Redis) -> None:
+def test_a_chord_is_written_as_celery_writes_it(celery: Celery, broker_client: redis.Redis) -> None:
     header = [task("check", f"check{n}", "checks", celery) for n in (1, 2)]
     chord(header, task("tool", "join", "tools", celery)).apply_async()
-    theirs = taken(broker)
+    theirs = taken(broker_client)
     hints = [hint(f"check{n}", Action.CHECK, "checks") for n in (1, 2)]
     Canvas(celery).publish(SessionRef("abc", "root"), checked("do"), hints)
-    ours = taken(broker)
+    ours = taken(broker_client)
     names = EVER_NEW | NOT_OURS | {"group"}
     assert without(ours, names) == without(theirs, names)
     assert len({message["headers"]["group"] for _, message in ours}) == 1
 
 
 def test_message_after_the_server_closed_the_kept_connection_is_sent_once(
-    celery: Celery, broker: redis.Redis
+    celery: Celery, broker_client: redis.Redis
 ) -> None:
     post = Publisher(celery)
     for _ in range(2):
         post.send([LETTER])
-    broker.client_kill_filter(_type="normal", skipme=True)
+    broker_client.client_kill_filter(_type="normal", skipme=True)
     for _ in range(2):
         post.send([LETTER])
-    assert len(taken(broker)) == 4
+    assert len(taken(broker_client)) == 4
 
 
 def test_threads_that_send_at_once_use_connections_of_their_own(
-    celery: Celery, broker: redis.Redis
+    celery: Celery, broker_client: redis.Redis
 ) -> None:
-    kept, pool = KeptConnection(), broker.connection_pool
+    kept, pool = KeptConnection(), broker_client.connection_pool
     with kept.of(pool) as first, kept.of(pool) as second:
         assert first is not second
     with kept.of(pool) as again:
@@ -245,8 +237,10 @@ def send_without_reading(connection: Any) -> None:
     raise RuntimeError
 
 
-def test_a_kept_connection_is_not_used_after_an_error(celery: Celery, broker: redis.Redis) -> None:
-    kept, pool = KeptConnection(), broker.connection_pool
+def test_a_kept_connection_is_not_used_after_an_error(
+    celery: Celery, broker_client: redis.Redis
+) -> None:
+    kept, pool = KeptConnection(), broker_client.connection_pool
     with pytest.raises(RuntimeError), kept.of(pool) as connection:
         send_without_reading(connection)
     with kept.of(pool) as connection:
@@ -255,7 +249,9 @@ def test_a_kept_connection_is_not_used_after_an_error(celery: Celery, broker: re
 
 
 @pytest.mark.slow
-def test_messages_wait_for_no_broker_that_came_back(broker_url: str, broker: redis.Redis) -> None:
+def test_messages_wait_for_no_broker_that_came_back(
+    broker_url: str, broker_client: redis.Redis
+) -> None:
     """A kept connection that was cut is not the end of a message."""
     with Wire(broker_url) as wire:
         post = Publisher(make_celery(Settings(broker_url=wire.url)))
@@ -263,11 +259,11 @@ def test_messages_wait_for_no_broker_that_came_back(broker_url: str, broker: red
             post.send([LETTER])
         assert wire.black_hole() > 0
         post.send([LETTER])
-    assert len(taken(broker)) == 3
+    assert len(taken(broker_client)) == 3
 
 
 def test_a_broker_with_its_own_names_for_keys_is_left_to_kombu(
-    broker: redis.Redis, redis_url: str
+    broker_client: redis.Redis, redis_url: str
 ) -> None:
     # The users of a fleet have no such keys.
     celery = make_celery(Settings(broker_url=of_broker(redis_url)))
@@ -275,11 +271,11 @@ def test_a_broker_with_its_own_names_for_keys_is_left_to_kombu(
     post = Publisher(celery)
     for _ in range(2):
         post.send([LETTER])
-    assert [key for key, _ in taken(broker)] == ["theirs:tools@here\x06\x165"] * 2
+    assert [key for key, _ in taken(broker_client)] == ["theirs:tools@here\x06\x165"] * 2
 
 
 def test_steps_of_a_session_are_told_of_in_one_go(
-    store_url: str, broker_url: str, broker: redis.Redis
+    store_url: str, broker_url: str, broker_client: redis.Redis
 ) -> None:
     engine: Engine
     engine, _ = make_engine(Settings(redis_url=store_url, broker_url=broker_url, secret="s"))
@@ -288,10 +284,10 @@ def test_steps_of_a_session_are_told_of_in_one_go(
     canvas = engine.transitions._carrier
     for _ in range(2):
         canvas.publish(SessionRef("abc", "root"), Program(name="p", body=wide), hints)
-    broker.config_resetstat()
+    broker_client.config_resetstat()
     canvas.publish(SessionRef("abc", "root"), Program(name="p", body=wide), hints)
-    assert broker.info("stats")["total_reads_processed"] <= 10  # the server reads 16 kB
-    assert len(taken(broker)) == 60
+    assert broker_client.info("stats")["total_reads_processed"] <= 10  # the server reads 16 kB
+    assert len(taken(broker_client)) == 60
 
 
 class Request:
@@ -316,15 +312,15 @@ def carried(celery: Celery, broker: redis.Redis, by: str) -> Request:
 
 @pytest.mark.parametrize("by", ["celery", "us"])
 def test_what_a_message_carried_goes_on_with_its_join(
-    celery: Celery, broker: redis.Redis, by: str
+    celery: Celery, broker_client: redis.Redis, by: str
 ) -> None:
-    request = carried(celery, broker, by)
+    request = carried(celery, broker_client, by)
     released = [hint(f"check{n}", Action.CHECK, "checks") for n in (1, 2)]
     onward = split_canvas(request, celery, [*released, hint("another")])
     assert request.chain is None  # Celery does not send it once more
     assert [left.address for left in onward.rest] == ["another"]
     send_on(SessionRef("abc", "root"), celery, onward.letters)
-    sent = [message for _, message in taken(broker)]
+    sent = [message for _, message in taken(broker_client)]
     assert [message["body"][0] for message in sent] == [
         ["abc", "root", "check1"],
         ["abc", "root", "check2"],
@@ -341,9 +337,9 @@ def test_what_a_message_carried_goes_on_with_its_join(
 
 @pytest.mark.parametrize("by", ["celery", "us"])
 def test_what_was_not_released_as_it_was_carried_is_cut(
-    celery: Celery, broker: redis.Redis, by: str
+    celery: Celery, broker_client: redis.Redis, by: str
 ) -> None:
-    request = carried(celery, broker, by)
+    request = carried(celery, broker_client, by)
     released = [hint("check1", Action.CHECK, "checks")]
     onward = split_canvas(request, celery, released)
     assert request.chain is None
