@@ -186,6 +186,8 @@ class Reply(BaseModel):
     child: str | None = None
     #: Whether a child session that the attempt started is at work.
     children: bool = False
+    #: Whether a person's answer still binds the folder that the attempt found changed.
+    bound: bool = False
     #: A webhook event that is due.
     delivery: Delivery | None = None
     leases: tuple[str, ...] = ()

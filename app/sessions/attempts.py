@@ -290,15 +290,23 @@ class Attempts:
         return answer
 
     def beat(
-        self, ref: SessionRef, grant: Grant, *, spent: Usage | None = None, compared: bool = False
+        self,
+        ref: SessionRef,
+        grant: Grant,
+        *,
+        spent: Usage | None = None,
+        compared: bool = False,
+        changed: bool = False,
     ) -> Reply:
         """Extend an attempt's lease, record usage; replies `ok`, `stop`, `cancel` or `lost`.
 
-        `compared` says that the folder is as a person has approved it: the work begins.
+        `compared` says that the folder is as a person has approved it: the work begins. `changed`
+        says that it is not, and asks whether it is still bound: no step has begun beside this one.
         """
         more: dict[str, JsonValue] = {
             "spent": None if spent is None else _usage_argument(spent),
             "compared": compared or None,
+            "changed": changed or None,
         }
         answer = self._transitions.run("beat", ref, self._holder(grant) | more)
         self._transitions.after(ref, answer)

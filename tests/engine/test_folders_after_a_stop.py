@@ -109,6 +109,7 @@ def compare_after(world: World, how: str) -> None:
     assert one.approved
     again = world.engine.attempts.claim(ref, "one", nonce=one.nonce, worker="w")
     assert again.grants == (one,), "the reply to a claim may be lost"
+    assert world.engine.attempts.beat(ref, one, changed=True).bound
     end(world, ref, one, how)
     at = "last" if how == "failed" else "one"
     next_one = world.grant(ref, at)
@@ -127,5 +128,6 @@ def test_steps_that_begin_side_by_side_after_an_answer_compare_the_folder_once(
     assert [one.approved for one in grants] == [True, False]
     again = world.engine.attempts.claim(ref, "one", nonce=grants[0].nonce, worker="w")
     assert again.grants[0].approved
+    assert not world.engine.attempts.beat(ref, grants[0], changed=True).bound
     world.settle(ref, grants[0], DONE)
     assert not world.grant(ref, "last").approved

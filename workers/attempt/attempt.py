@@ -349,11 +349,7 @@ class Attempts:
         quiet_task = partial(self._task, work, lease, shown=False)
         failure = self._folders.prepare(work, quiet_task, lease.ended)
         look = self._look(work, lease) if waiting is None and failure is None else None
-        outcome = failure or _refused(work, look)
-        if outcome is None:
-            if look is not None and not self._has_compared(work, lease):
-                return None
-            outcome = self._outcome(work, lease, waiting)
+        outcome = failure or _refused(look) or self._begin(work, lease, look, waiting)
         if outcome is None:
             return None
         lease.came_to = outcome.usage
@@ -403,17 +399,23 @@ class Attempts:
             retry_while_away(lambda: attempts.record_base(work.ref, at, before), lease)
         return look
 
-    def _has_compared(self, work: Work, lease: Lease) -> bool:
-        """Record that the work begins in the folder that a person has approved, if one has.
+    def _begin(
+        self, work: Work, lease: Lease, look: Looked | None, waiting: _Waiting | None
+    ) -> Outcome | None:
+        """Run the body, in the folder as a person has approved it, if one has; None as of the body.
 
-        Until then another attempt compares the folder. Returns False if the attempt is lost.
+        Until the store has recorded that, another attempt compares the folder. It says whether a
+        changed one is still bound: otherwise a step that began beside this one may have changed it.
         """
-        grant = work.grant
-        if not grant.approved:
-            return True
-        beat = partial(self._engine.attempts.beat, work.ref, grant, compared=True)
-        answer = retry_while_away(beat, lease)
-        return answer is not None and answer.word != "lost"
+        if look is not None and work.grant.approved:
+            changed = isinstance(look, Look) and look.changed
+            beat = partial(self._engine.attempts.beat, work.ref, work.grant)
+            answer = retry_while_away(lambda: beat(compared=not changed, changed=changed), lease)
+            if answer is None or answer.word == "lost":
+                return None
+            if answer.bound and isinstance(look, Look):
+                return contested_outcome(look.changed_files)
+        return self._outcome(work, lease, waiting)
 
     def _look_alone(
         self, work: Work, left: FolderState, start: Callable[[], Look], top: Path | None
@@ -566,13 +568,8 @@ class Attempts:
         return secrets_held(names, given, self._inherited) | secrets_passed(given)
 
 
-def _refused(work: Work, look: Looked | None) -> Outcome | None:
-    """The failure of a step whose folder does not have the work that it is to have; else None.
-
-    That is the work alone for an isolated check, and what a person has approved for a step after.
-    """
-    if work.grant.approved and isinstance(look, Look) and look.changed:
-        return contested_outcome(look.changed_files)
+def _refused(look: Looked | None) -> Outcome | None:
+    """The failure of an isolated check whose folder does not have the work alone; else None."""
     why = look.refusal if isinstance(look, Isolation) else None
     if why is None:
         return None

@@ -1,8 +1,8 @@
 -- Renews the lease of an attempt. The reply tells the worker to stop or cancel it, or that it lost the step.
 -- Arguments: address, fence, nonce, lease_ms, spent? (cost and tokens that the attempt has used so far),
---   compared? (the folder, with what a person has approved)
+--   compared? (the folder is as a person has approved it), changed? (it is not)
 -- Returns: ok(lease) | stop(lease) | cancel(lease), each with children (whether one that the attempt started is at
---   work) | lost
+--   work), and bound if the folder has changed (whether that is no work of a step beside it) | lost
 --- @requires addresses, attempts, deadlines, dispatch, records, transaction, children, turn_records, usage
 --- @requires work_diffs
 local EXIT_GRACE_MS = 3000   -- the step that called exit has this long to finish
@@ -17,6 +17,7 @@ return function(tx)
   local late = deadlines.refuse(tx, address, step, 'lost')
   if late then return late end
   if args.compared then work_diffs.end_binding(tx, address, args.fence) end
+  if args.changed then tx.reply.bound = work_diffs.is_bound(tx, address, args.fence) end
   step.heard, step.lease = tx.now, math.min(tx.now + args.lease_ms, step.deadline + attempts.GRACE_MS)
   redis.call('HSET', tx.keys.steps, address, cjson.encode(step))
   redis.call('ZADD', tx.shared.leases, step.lease, addresses.member(tx, address))

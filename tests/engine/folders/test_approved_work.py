@@ -10,6 +10,8 @@ from threading import Thread
 import pytest
 
 from app.core.addresses import SessionRef
+from app.core.outcomes import Outcome
+from app.core.records import Reply
 from app.plans import plans
 from app.sessions.questions import list_questions_of_tree
 from leadhand.models.plans import PlanEdit
@@ -143,6 +145,48 @@ def test_answer_is_asked_for_once_more_where_the_work_has_changed_and_is_contest
     reason = sessions.engine.queries.session(session).reason
     assert reason is not None
     assert (reason.root.code, "one.txt" in reason.root.text) == ("contested", True)
+
+
+@pytest.mark.parametrize("begins", ["at once", "last one first"])
+@pytest.mark.parametrize("how", ["branches", "subflows"])
+def test_steps_side_by_side_after_an_answer_are_not_contested_by_the_work_of_each_other(
+    sessions: Sessions, repo: Path, how: str, begins: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (repo.parent / "agents.toml").write_text(
+        '[agents.writer]\ncommand = ["sh", "-c", "echo $$ > $$.txt"]\n'
+    )
+    work, ask, one = two_steps()
+    flows = {
+        "one": {"steps": [one]},
+        "two": {"steps": [{**work, "identifier": "two", "label": "other"}]},
+    }
+    step = {
+        "branches": {"type": "parallel", "branches": [*flows.values()]},
+        "subflows": {"type": "subflow", "flowNames": [*flows]},
+    }[how]
+    given = {"kind": "flow", "name": "f", "cwd": str(repo), "steps": [work, ask, step]}
+    session = sessions.submit_document({**given, "flows": flows} if how == "subflows" else given)
+    sessions.engine.answers.give(session, ANSWER)
+    sessions.carry_out(session, until="next")
+    assert [address for _, address in sessions.world.hints] == ["next", "other"]
+    if begins == "last one first":
+        sessions.world.hints.reverse()
+    else:
+        other, claim = sessions.world.hints.pop(), sessions.engine.attempts.claim
+
+        def claim_both(ref: SessionRef, address: str, *, nonce: str, worker: str) -> Reply:
+            monkeypatch.undo()
+            reply = claim(ref, address, nonce=nonce, worker=worker)
+            beside = sessions.world.grant(*other)
+            (repo / "one.txt").write_text("by the step beside it\n")
+            sessions.world.settle(other[0], beside, Outcome(word="succeeded"))
+            return reply
+
+        monkeypatch.setattr(sessions.engine.attempts, "claim", claim_both)
+    sessions.carry_out(session)
+    children = sessions.engine.store.children(SessionRef(session, session))
+    for id_ in (session, *children):
+        assert sessions.status(id_) == "completed", sessions.reason(id_)
 
 
 @pytest.mark.parametrize("how", ["agent", "check", "subflow"])

@@ -39,6 +39,13 @@ FAULTS = (
         "test_answer_binds_the_folder_until_an_attempt_has_compared_it",
     ),
     Fault(
+        "a step is contested by the work of one beside it",
+        "lib/work_diffs",
+        "return find_held(tx, address, fence) ~= nil",
+        "return true",
+        "test_steps_that_begin_side_by_side_after_an_answer_compare_the_folder_once",
+    ),
+    Fault(
         "an answer is accepted after its deadline",
         "answer",
         "args.by ~= 'deadline' and",

@@ -1,5 +1,5 @@
 -- The parent of a new session: whether it may start one more child, and the links between the two.
---- @requires budgets, work_diffs
+--- @requires budgets
 local parents = {}
 
 -- Whether the step that starts a child still runs or executes a plan, in a session that does not stop.
@@ -64,7 +64,6 @@ function parents.link(tx)
   redis.call('ZADD', parent.base .. 'born', 0, parent.address .. '<' .. tx.args.session)
   local root = base_of(tx, tx.args.root) .. 'session'
   if redis.call('EXISTS', root) == 1 then redis.call('HINCRBY', root, 'descendants', 1) end
-  work_diffs.pass_binding(tx, parent)
   fields.budget = lend(parent.base, fields.budget or '')
   if redis.call('HGET', parent.base .. 'session', 'export') == '1' then fields.export = '1' end  -- a tree is kept whole
 end

@@ -1,6 +1,6 @@
 -- The status of the session: changing it, and the consequences of its end.
 --- @requires addresses, budgets, events, facts, changes, labels, locks/calls, locks/locks, parts, quotas
---- @requires records, steps/last, steps/shares, children, detachment, statistics, webhooks, work_diffs
+--- @requires records, steps/last, steps/shares, children, detachment, statistics, webhooks
 local sessions = {}
 
 -- Writes the fields of a new session, which is active from now on.
@@ -153,7 +153,6 @@ function sessions.finish(tx, status, reason)
   if status == 'failed' then webhooks.enqueue(tx, 'failed', status, reason) end
   locks.release_all(tx)
   detachment.end_children(tx)
-  work_diffs.return_binding(tx)
   sessions.schedule_deletion(tx)
   report_to_parent(tx)
 end

@@ -61,18 +61,20 @@ end
 -- person's answer counted.
 local STOPPED, APPROVED = '1', 'approved'
 
-local function set_comparison(tx, compare)
-  if compare then
-    redis.call('HSET', tx.keys.session, 'compare', compare)
-  else
-    redis.call('HDEL', tx.keys.session, 'compare')
-  end
-  tx.session.compare = compare or ''
+-- Sets `compare` of this session, or of the one above it with that base.
+local function set_comparison(tx, compare, base)
+  local key = (base or tx.base) .. 'session'
+  if compare then redis.call('HSET', key, 'compare', compare) else redis.call('HDEL', key, 'compare') end
+  if not base or base == tx.base then tx.session.compare = compare or '' end
 end
 
--- How the session names the attempt that is to compare the folder with what a person has approved.
-local function held_by(address, fence)
-  return APPROVED .. ' ' .. fence .. ' ' .. address
+local function is_approved(compare)
+  return compare and compare:sub(1, #APPROVED) == APPROVED
+end
+
+-- How a session names the attempt that is to compare the folder with what a person has approved.
+local function held_by(tx, address, fence)
+  return table.concat({APPROVED, fence, address, tx.base}, ' ')
 end
 
 -- Whether the folder may have changed while the session was stopped.
@@ -94,18 +96,32 @@ function work_diffs.keep(tx, address)
   if args.changed then events.warn(tx, 'the working folder changed while the session was stopped') end
 end
 
--- An answer of a person counts for the digest that was just stored. Until a step of this session, or of a child that
--- works in its folder, has compared the folder, that must stay as it is: `compare` is APPROVED, and names the attempt
--- that is to compare it ("approved FENCE ADDRESS") or the child ("approved SESSION").
+-- An answer of a person counts for the digest that was just stored. Until a step of this session, or of one below it in
+-- the same folder, has compared the folder, that must stay as it is: `compare` is APPROVED, and names the attempt that
+-- is to compare it ("approved FENCE ADDRESS BASE").
 function work_diffs.bind(tx)
   set_comparison(tx, APPROVED)
 end
 
+-- The sessions whose answer binds the folder: this one and those above it in the same folder, {base, compare} each.
+local function find_bindings(tx)
+  local found, base, cwd = {}, tx.base, nil
+  if tx.session.parent == '' and not is_approved(tx.session.compare) then return found end
+  while base do
+    local values = redis.call('HMGET', base .. 'session', 'cwd', 'compare', 'parent')
+    if base ~= tx.base and values[1] ~= cwd then break end
+    if is_approved(values[2]) then table.insert(found, {base, values[2]}) end
+    cwd = values[1]
+    base = (values[3] or '') ~= '' and cjson.decode(values[3]).base
+  end
+  return found
+end
+
 -- Whether nothing is to compare the folder by now. An attempt that ended before it had compared it leaves that to the
 -- next one.
-local function is_open(tx, base, compare)
+local function is_open(tx, compare)
   if compare == APPROVED then return true end
-  local fence, address = compare:match('^approved (%d+) (.*)$')
+  local fence, address, base = compare:match('^approved (%d+) (%S+) (.*)$')
   if not fence then return false end
   local step
   if base == tx.base then
@@ -118,34 +134,38 @@ local function is_open(tx, base, compare)
 end
 
 -- Whether a step that begins is the first one after such an answer. One that begins beside the first one would find
--- its work, so nothing compares the folder after that.
+-- its work, and the first one may find that of the other: nothing compares the folder after that.
 function work_diffs.take_binding(tx, address, fence)
-  local compare = tx.session.compare
-  if compare:sub(1, #APPROVED) ~= APPROVED then return false end
-  local is_first = is_open(tx, tx.base, compare)
-  set_comparison(tx, is_first and held_by(address, fence) or nil)
+  local is_first = false
+  for _, binding in ipairs(find_bindings(tx)) do
+    local base, compare = unpack(binding)
+    local takes = not is_first and is_open(tx, compare)
+    set_comparison(tx, takes and held_by(tx, address, fence) or nil, base)
+    if takes and base ~= tx.base then
+      redis.call('HSET', tx.keys.session, 'digest', redis.call('HGET', base .. 'session', 'digest'))
+    end
+    is_first = is_first or takes
+  end
   return is_first
+end
+
+-- The session whose answer the attempt compares the folder for: its base; nil if another step began beside it.
+local function find_held(tx, address, fence)
+  local held = held_by(tx, address, fence)
+  for _, binding in ipairs(find_bindings(tx)) do
+    if binding[2] == held then return binding[1] end
+  end
+end
+
+-- Whether what the attempt found in the folder is no work of a step beside it.
+function work_diffs.is_bound(tx, address, fence)
+  return find_held(tx, address, fence) ~= nil
 end
 
 -- The folder was compared by the attempt.
 function work_diffs.end_binding(tx, address, fence)
-  if tx.session.compare == held_by(address, fence) then set_comparison(tx, nil) end
-end
-
--- Passes the answer on to a new child: a step of it is the first one.
-function work_diffs.pass_binding(tx, parent)
-  local values = redis.call('HMGET', parent.base .. 'session', 'compare', 'digest', 'cwd')
-  if values[3] ~= tx.args.fields.cwd or not is_open(tx, parent.base, values[1] or '') then return end
-  redis.call('HSET', parent.base .. 'session', 'compare', APPROVED .. ' ' .. tx.args.session)
-  tx.args.fields.compare, tx.args.fields.digest = APPROVED, values[2]
-end
-
--- Gives the answer back to the parent of a child that ends, if none of its steps has compared the folder.
-function work_diffs.return_binding(tx)
-  if tx.session.parent == '' or not is_open(tx, tx.base, tx.session.compare) then return end
-  local key = cjson.decode(tx.session.parent).base .. 'session'
-  if redis.call('HGET', key, 'compare') ~= APPROVED .. ' ' .. tx.args.session then return end
-  redis.call('HSET', key, 'compare', APPROVED)
+  local base = find_held(tx, address, fence)
+  if base then set_comparison(tx, nil, base) end
 end
 
 -- Asks the next attempt in the folder whether it is as the last one left it.
