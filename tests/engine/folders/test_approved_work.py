@@ -189,7 +189,7 @@ def test_steps_side_by_side_after_an_answer_are_not_contested_by_the_work_of_eac
         assert sessions.status(id_) == "completed", sessions.reason(id_)
 
 
-@pytest.mark.parametrize("how", ["agent", "check", "subflow"])
+@pytest.mark.parametrize("how", ["agent", "check", "subflow", "stopped"])
 def test_change_between_an_answer_that_counts_and_the_next_step_is_contested(
     sessions: Sessions, repo: Path, how: str
 ) -> None:
@@ -202,7 +202,7 @@ def test_change_between_an_answer_that_counts_and_the_next_step_is_contested(
         "agent": {**work, "label": "next"},
         "check": {"type": "check", "label": "next", "checker": deploys},
         "subflow": {"type": "subflow", "flowNames": ["sub"]},
-    }[how]
+    }["agent" if how == "stopped" else how]
     flows = {"sub": {"steps": [{**work, "label": "next"}]}}
     given = {"kind": "flow", "name": "f", "cwd": str(repo), "steps": [work, ask, step]}
     session = sessions.submit_document({**given, "flows": flows} if how == "subflow" else given)
@@ -210,7 +210,12 @@ def test_change_between_an_answer_that_counts_and_the_next_step_is_contested(
     due = "next-said" if how == "check" else "next"
     sessions.carry_out(session, until=due)
     assert sessions.world.hints[0][1] == due
+    if how == "stopped":
+        sessions.engine.control.apply(session, "stop")
+        sessions.carry_out(session)
     (repo / "one.txt").write_text("saved\n")
+    if how == "stopped":
+        sessions.engine.control.apply(session, "resume")
     sessions.carry_out(session)
     (child,) = sessions.engine.store.children(SessionRef(session, session)) or {session}
     reason = sessions.engine.queries.session(child).reason

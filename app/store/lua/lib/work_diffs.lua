@@ -168,8 +168,9 @@ function work_diffs.end_binding(tx, address, fence)
   if base then set_comparison(tx, nil, base) end
 end
 
--- Asks the next attempt in the folder whether it is as the last one left it.
+-- Asks the next attempt in the folder whether it is as the last one left it. It compares anyway if an answer binds it.
 function work_diffs.request_comparison(tx)
+  if is_approved(tx.session.compare) then return end
   if redis.call('HEXISTS', tx.keys.session, 'digest') == 1 then set_comparison(tx, STOPPED) end
 end
 
