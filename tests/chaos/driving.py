@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import threading
 import time
@@ -231,8 +232,11 @@ class Driver:
             call()
 
     def _rest(self, one: Driven, session: str, *, by_itself: bool = False) -> Rest:
-        """Wait for the acknowledgement: the status that says that nothing runs any more."""
-        give_up = time.monotonic() + 300
+        """Wait for the acknowledgement: the status that says that nothing runs any more.
+
+        One that ends `by_itself` may wait for its folder first: how long, the run limits.
+        """
+        give_up = time.monotonic() + (math.inf if by_itself else 300)
         while time.monotonic() < give_up:
             status = self._client(one).session(session).status
             if status in AT_REST:
