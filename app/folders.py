@@ -392,8 +392,7 @@ def record_of_task(engine: Context, fields: Mapping[str, JsonValue]) -> None:
     if ref is None:
         return
     arguments = {name: value for name, value in fields.items() if name != "plan"}
-    answer = engine.transitions.run("plan_workspace", ref, arguments)
-    engine.transitions.dispatch(ref, answer)
+    engine.transitions.apply("plan_workspace", ref, arguments)
 
 
 def list_of_plan(engine: Context, session: str) -> list[WorktreeView]:

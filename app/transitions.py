@@ -41,7 +41,7 @@ class Transitions:
         ledger: str = "",
         transcript: Sequence[str] = (),
     ) -> Reply:
-        """Run a Lua function on a session; the caller passes the reply to `dispatch`."""
+        """Run a Lua function on a session; its reply is for `dispatch`, as `apply` passes it on."""
 
         def run(program: str) -> Reply:
             return self.run_with(
@@ -49,6 +49,19 @@ class Transitions:
             )
 
         return self.with_program(ref, run)
+
+    def apply(
+        self,
+        verb: Verb,
+        ref: SessionRef,
+        arguments: Mapping[str, JsonValue],
+        *,
+        transcript: Sequence[str] = (),
+    ) -> Reply:
+        """Run a Lua function on a session, and send what its reply asks for."""
+        answer = self.run(verb, ref, arguments, transcript=transcript)
+        self.dispatch(ref, answer)
+        return answer
 
     def run_with(
         self,
@@ -101,9 +114,7 @@ class Transitions:
         The message was lost, or the step can run now.
         """
         arguments: dict[str, JsonValue] = {"address": address, "depth": depth, "called": called}
-        answer = self.run("notify", ref, arguments)
-        self.dispatch(ref, answer)
-        return answer
+        return self.apply("notify", ref, arguments)
 
     def dispatch(self, ref: SessionRef, answer: Reply, program: Program | None = None) -> None:
         """Send the messages and notices that a reply asks for; the sweep repeats lost ones."""

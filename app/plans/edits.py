@@ -116,8 +116,7 @@ def apply_fact(
         "merge": link.kind == MERGE or None,
         **_replan_arguments(engine, ref, child, link, status),
     }
-    answer = engine.transitions.run("plan_fact", ref, arguments)
-    engine.transitions.dispatch(ref, answer)
+    engine.transitions.apply("plan_fact", ref, arguments)
 
 
 def is_unapplied(engine: Context, child: SessionRef, parent: Mapping[str, str]) -> bool:

@@ -129,8 +129,7 @@ def report(
         arguments["proposals"] = [
             {"task": record_of(one.task), "why": one.why} for one in given.proposals
         ]
-    answer = engine.transitions.run("plan_report", ref, arguments)
-    engine.transitions.dispatch(ref, answer)
+    answer = engine.transitions.apply("plan_report", ref, arguments)
     if answer.word == "late":
         raise ReportLate(child, str(answer.state))
     if answer.word == "conflict":
@@ -197,8 +196,7 @@ def _apply_edit(
         why = "its team lead is changing the draft; edit the next one"
         raise PlanRefused(session, "", why)
     arguments: dict[str, JsonValue] = {"operations": operations, "by": by, "version": version}
-    answer = engine.transitions.run("plan_edit", plan.ref, arguments)
-    engine.transitions.dispatch(plan.ref, answer)
+    answer = engine.transitions.apply("plan_edit", plan.ref, arguments)
     match answer.word:
         case "edited":
             return show(engine, session)

@@ -95,8 +95,7 @@ def spawn_task(engine: SessionContext, ref: SessionRef, run_of_task: str) -> Non
     arguments: dict[str, JsonValue] = {
         "task": link.task, "run": link.run, "child": submitted.session, **facts,
     }  # fmt: skip
-    answer = engine.transitions.run("plan_started", ref, arguments)
-    engine.transitions.dispatch(ref, answer)
+    engine.transitions.apply("plan_started", ref, arguments)
     if not submitted.created:  # it may have ended before it was recorded
         engine.reports.deliver(SessionRef(submitted.session, ref.root))
 
@@ -168,8 +167,7 @@ def catch_up(engine: SessionContext, ref: SessionRef) -> None:
         asked = task.replan
         if asked is not None and asked.session is not None and asked.ended is None:
             _look_at(engine, ref, f"{REPLAN}{task.id}~{asked.run}", asked.session)
-    answer = engine.transitions.run("plan_look", ref, {})
-    engine.transitions.dispatch(ref, answer)
+    engine.transitions.apply("plan_look", ref, {})
 
 
 def _look_at(engine: SessionContext, ref: SessionRef, run_of_task: str, session: str) -> None:
@@ -197,8 +195,7 @@ def _record_refusal(
         "merge": link.kind == MERGE or None,
         "replan": link.kind == REPLAN or None,
     }
-    answer = engine.transitions.run("plan_fact", ref, arguments)
-    engine.transitions.dispatch(ref, answer)
+    engine.transitions.apply("plan_fact", ref, arguments)
 
 
 def _workspace_of_run(engine: Context, ref: SessionRef, task: TaskRecord) -> Workspace | None:

@@ -163,8 +163,7 @@ class Attempts:
             "place": None if is_local else self._settings.place,
             "is_local": is_local or None,
         }
-        answer = self._transitions.run("claim", ref, arguments)
-        self._transitions.dispatch(ref, answer)
+        answer = self._transitions.apply("claim", ref, arguments)
         if answer.why == "place":
             with suppress(StoreAway):
                 self._transitions.rehint(ref, address, depth=0)  # on the queue of the right place
@@ -450,9 +449,7 @@ class Attempts:
             "work": worked,
             "owner": owner and self._base_of(owner),
         }
-        answer = self._transitions.run("release", ref, arguments)
-        self._transitions.dispatch(ref, answer)
-        return answer
+        return self._transitions.apply("release", ref, arguments)
 
     def move_lock(self, work: Work, folder: Path) -> Reply:
         """Move the lock to the real path, hand the step back (`released`); `kept`: nothing moved.
@@ -503,9 +500,7 @@ class Attempts:
         if child is not None:
             arguments |= {"child": child.id, "child_base": self._store.keys.base(child)}
         records = question_of(work.step, work.grant.address, question, attempt=work.grant.attempt)
-        answer = self._transitions.run("park", work.ref, arguments, transcript=records)
-        self._transitions.dispatch(work.ref, answer)
-        return answer
+        return self._transitions.apply("park", work.ref, arguments, transcript=records)
 
     def _base_of(self, owner: SessionRef) -> str:
         """The keys of the session that has the folder to itself."""

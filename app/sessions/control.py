@@ -265,7 +265,7 @@ class SessionControl:
             "address": address,
             "child": child,
         }
-        self._transitions.dispatch(ref, self._transitions.run("control", ref, arguments))
+        self._transitions.apply("control", ref, arguments)
 
     def rehome(self, session: str, place: str, *, seen: Seen | None = None) -> SessionView:
         """Move a session, with its waiting steps, to another place (worker host); returns its view.

@@ -30,8 +30,7 @@ class Expiry:
         if gone is not None:
             arguments["gone"] = gone
         transcript = self._timeout_records(ref, address) if address else []
-        answer = self._engine.transitions.run("expire", ref, arguments, transcript=transcript)
-        self._engine.transitions.dispatch(ref, answer)
+        answer = self._engine.transitions.apply("expire", ref, arguments, transcript=transcript)
         if answer.word == "default" and answer.fence is not None:
             self._engine.answers.give_default(ref, address, fence=answer.fence)
         elif answer.word == "look" and answer.child is not None and answer.fence is not None:

@@ -207,8 +207,7 @@ class LocalWork:
             "reason": Reason(code=ReasonCode.LOST, text=text).model_dump(mode="json"),
             "seen": Seen(fields["status"], int(fields["updated"])).stored_fields(),
         }
-        reply = self._transitions.run("control", ref, arguments)  # unless it has changed since
-        self._transitions.dispatch(ref, reply)
+        reply = self._transitions.apply("control", ref, arguments)  # unless it has changed since
         log.warning("session has no worker", extra={"session": ref.id, "reply": reply.word})
         return True
 
