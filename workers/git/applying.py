@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict
 
 from leadhand.models.text import list_first
 from workers.git import worktrees
-from workers.git.git import DIFF, Git, GitFailed, WorkspaceRefused, identity
+from workers.git.git import DIFF, Git, GitFailed, WorkspaceRefused, identity, names_of
 from workers.git.layout import Record
 from workers.git.repository import (
     await_locks,
@@ -79,11 +79,6 @@ def uncommitted(git: Git) -> list[str]:
 def name_uncommitted(files: Sequence[str]) -> str:
     """Formats a note on uncommitted files, which are in no commit that was checked; '' for none."""
     return f"; your uncommitted changes were not checked with it: {listed(files)}" if files else ""
-
-
-def names_of(printed: str) -> list[str]:
-    """Splits what git prints with -z."""
-    return [one for one in printed.split("\0") if one]
 
 
 def forward(git: Git, commit: str) -> None:

@@ -97,6 +97,11 @@ def locks_of(path: Path, branch: str) -> list[Path]:
     return [*_locks_in(admin), *(common / one for one in names if (common / one).exists())]
 
 
+def names_of(printed: str) -> list[str]:
+    """Splits what git prints with -z."""
+    return [one for one in printed.split("\0") if one]
+
+
 def is_own(lock: Path) -> bool:
     """Whether a lock file is of a worktree or branch that Leadhand made."""
     if _trees_at(lock) is not None:

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict
 from app.core.folders import REFS, Merge
 from workers.git import worktrees
 from workers.git.applying import require_movable
-from workers.git.git import DIFF, Git, GitFailed, WorkspaceRefused, identity, locks_of
+from workers.git.git import DIFF, Git, GitFailed, WorkspaceRefused, identity, locks_of, names_of
 from workers.git.repository import is_ancestor, tip_of
 from workers.processes.user_folders import claim_folder
 
@@ -338,11 +338,8 @@ def _conflict(here: Git, old: str, tip: str) -> Conflict:
 def _unmerged(here: Git) -> list[str]:
     listed = here("-c", "core.quotePath=false", *DIFF, "--name-only", "-z", "--diff-filter=U")
     top = Path(here("rev-parse", "--show-toplevel"))
-    return [str((top / one).relative_to(here.folder.resolve())) for one in _split(listed)]
-
-
-def _split(listed: str) -> list[str]:
-    return list(dict.fromkeys(one for one in listed.split("\0") if one))
+    names = dict.fromkeys(names_of(listed))  # git may name one more than once
+    return [str((top / one).relative_to(here.folder.resolve())) for one in names]
 
 
 def _unresolved(here: Git, path: Path, conflict: Conflict | None) -> list[str]:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from workers.git.git import DIFF, Git, GitFailed, WorkspaceRefused, identity, locks_of
+from workers.git.git import DIFF, Git, GitFailed, WorkspaceRefused, identity, locks_of, names_of
 from workers.git.layout import Record, Shelf, read_record, remove_record, write_record
 from workers.git.repository import find_in_progress, quit_in_progress, refuse_in_progress, tip_of
 from workers.processes.nested_repositories import (
@@ -135,16 +135,11 @@ def large_files(here: Git, leave_out: Sequence[str]) -> list[str]:
 def others(here: Git, leave_out: Sequence[str], *options: str) -> list[str]:
     """Lists the files that git neither tracks nor ignores, without by-products."""
     rules = ("--exclude-standard", *(f"--exclude={pattern}" for pattern in leave_out))
-    return _split(here("ls-files", "-z", "--others", *rules, *options))
+    return names_of(here("ls-files", "-z", "--others", *rules, *options))
 
 
 def _ignored(here: Git, *rules: str) -> list[str]:
-    listed = here("ls-files", "-z", "--others", "--ignored", "--directory", *rules)
-    return _split(listed)
-
-
-def _split(listed: str) -> list[str]:
-    return [name for name in listed.split("\0") if name]
+    return names_of(here("ls-files", "-z", "--others", "--ignored", "--directory", *rules))
 
 
 def has_changes(here: Git) -> bool:
