@@ -37,6 +37,7 @@ from workers.processes import environment
 from workers.processes.nested_repositories import (
     BY_PRODUCTS,
     LARGE,
+    checked_out_in,
     is_by_product,
     is_large,
     nested_in,
@@ -442,11 +443,9 @@ class Worktree:
             found = self._names("ls-files", *options, "--ignored", patterns)
             ignored = self._ignored_by_users(found) if repository.is_in_repository else set()
             large = self._large() if self._large_files is None else self._large_files
-            staged = self._names("ls-files", "-z", "--stage")
+            submodules = {f"{one}/" for one, _ in checked_out_in(self._raw, self.folder)}
         except (OSError, subprocess.SubprocessError):
             return []
-        links = (one.partition("\t")[2] for one in staged if one.startswith(_LINK.decode()))
-        submodules = {f"{one}/" for one in links if (self.folder / one / ".git").exists()}
         return sorted({*found} - ignored | {*large} | submodules)
 
     def _ignored_by_users(self, names: Sequence[str]) -> set[str]:

@@ -38,11 +38,9 @@ from workers.git.layout import (
 from workers.git.merging import merged_tip
 from workers.git.repository import find_in_progress
 from workers.git.worktrees import Place
-from workers.processes.nested_repositories import BY_PRODUCTS
+from workers.processes.nested_repositories import BY_PRODUCTS, checked_out_in
 
 _FOREIGN = "its record is gone, which says what it holds; look at it and remove it yourself"
-#: The mode of a submodule in a tree or an index.
-_GITLINK = "160000"
 #: Files that a sentence names.
 _SHOWN = 5
 log = logging.getLogger(__name__)
@@ -222,14 +220,11 @@ def settled_submodules(git: Git, path: Path, base: str) -> list[str]:
     neither on a remote nor recorded in the commit `base`. Submodules within it are alike.
     """
     here = git.at(path)
-    found: list[str] = []
-    for line in here("ls-files", "--stage", "-z").split("\0"):
-        facts, _, name = line.partition("\t")
-        if not facts.startswith(_GITLINK) or not (path / name / ".git").exists():
-            continue
-        if _is_settled(git, path / name, facts.split()[1], _recorded(here, base, name)):
-            found.append(name)
-    return found
+    return [
+        name
+        for name, commit in checked_out_in(here, path)
+        if _is_settled(git, path / name, commit, _recorded(here, base, name))
+    ]
 
 
 def inner_repository(path: Path, settled: Collection[str] = ()) -> str | None:

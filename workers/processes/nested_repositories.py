@@ -40,7 +40,7 @@ def open_nested(run: Run, folder: Path, submodules: Collection[str]) -> list[str
     left = {one.removeprefix(prefix) for one in submodules if one.startswith(prefix)}
     found: list[str] = []
     for _ in range(_DEPTH):
-        links = [one for one in _links(run) if one not in left and _is_filled(folder / one)]
+        links = [one for one, _ in checked_out_in(run, folder) if one not in left]
         if links:
             run("update-index", "--force-remove", "--", *links)
         names = [one for one in nested_in(run) if one not in (*left, *found)]
@@ -63,15 +63,12 @@ def submodules_of(gitmodules: str) -> frozenset[str]:
     return frozenset(_SUBMODULE.findall(gitmodules))
 
 
-def _links(run: Run) -> Iterator[str]:
-    """The repositories of which the index has the commit."""
+def checked_out_in(run: Run, folder: Path) -> Iterator[tuple[str, str]]:
+    """Lists the repositories in a folder of which the index has the commit, with that commit."""
     for line in run("ls-files", "--stage", "-z").split("\0"):
-        if line.startswith(_GITLINK):
-            yield line.partition("\t")[2]
-
-
-def _is_filled(path: Path) -> bool:
-    return (path / ".git").exists()
+        facts, _, name = line.partition("\t")
+        if facts.startswith(_GITLINK) and (folder / name / ".git").exists():
+            yield name, facts.split()[1]
 
 
 def nested_in(run: Run) -> list[str]:
