@@ -38,7 +38,7 @@ from workers.git.layout import (
 from workers.git.merging import merged_tip
 from workers.git.repository import find_in_progress
 from workers.git.worktrees import Place
-from workers.processes.nested_repositories import BY_PRODUCTS, checked_out_in
+from workers.processes.nested_repositories import checked_out_in
 
 _FOREIGN = "its record is gone, which says what it holds; look at it and remove it yourself"
 #: Files that a sentence names.
@@ -118,7 +118,7 @@ def _clean_worktree(git: Git, place: Place, record: Record, *, force: bool) -> R
         _end_in_progress(git, path, branch, force=force)
         owns_branch = not worktrees.is_detached(git, path)
         submodules = _submodules(git, path, record.base)
-        _secure(git, path, branch if owns_branch else "", force=force)
+        _secure(git, path, record, branch if owns_branch else "", force=force)
     is_merged = _is_merged(git, place, record)
     if owns_branch and not is_merged and not force:
         target = record.target.removeprefix("refs/heads/")
@@ -126,7 +126,7 @@ def _clean_worktree(git: Git, place: Place, record: Record, *, force: bool) -> R
         return Removed(kept=why)
     if path.exists() and not record.ready:
         shutil.rmtree(path)
-    worktrees.remove(git, path, force=bool(submodules) or _has_by_products(git, path))
+    worktrees.remove(git, path, force=bool(submodules) or _has_by_products(git, path, record))
     tip = worktrees.tip(git, branch)
     deletes = is_merged and tip is not None and not worktrees.holder_of(git, branch)
     if deletes:
@@ -158,49 +158,43 @@ def _submodules(git: Git, path: Path, base: str) -> list[str]:
     return settled
 
 
-def _secure(git: Git, path: Path, branch: str, *, force: bool) -> None:
+def _secure(git: Git, path: Path, record: Record, branch: str, *, force: bool) -> None:
     """See that a branch has all that is in a worktree. Raises WorkspaceRefused.
 
     `branch` is empty for the worktree of a run whose branch a later one took over.
     """
     if not branch and not worktrees.is_on_a_ref(git, path):
         raise WorkspaceRefused("it has commits that are on no branch; create one for them first")
-    if not _changes(git, path):
+    if not _changes(git, path, record):
         return
     if not branch:
         raise WorkspaceRefused("it has changes and is on no branch; commit them to one first")
     if not force:
         why = f"it has uncommitted changes; --force commits them to {branch!r} first"
         raise WorkspaceRefused(why)
-    large = worktrees.large_files(git.at(path), _by_products(path))
+    large = worktrees.large_files(git.at(path), record.by_products)
     if large:
         what = f"it holds files that are too large to be committed: {list_first(large, _SHOWN)}"
         raise WorkspaceRefused(f"{what}; move them elsewhere first")
-    record = read_record(path)
-    if record is not None and record.accepted:
+    if record.accepted:
         worktrees.keep_beside(git, path, branch)
     else:
         worktrees.keep_unfinished(git, path, branch)
 
 
-def _changes(git: Git, path: Path) -> bool:
+def _changes(git: Git, path: Path, record: Record) -> bool:
     """Whether a worktree has uncommitted changes other than by-products."""
     here, options = git.at(path), ("--directory", "--no-empty-directory")
     if here("status", "--porcelain", "--untracked-files=no"):
         return True
-    return bool(worktrees.others(here, _by_products(path), *options))
+    return bool(worktrees.others(here, record.by_products, *options))
 
 
-def _by_products(path: Path) -> tuple[str, ...]:
-    record = read_record(path)
-    return BY_PRODUCTS if record is None or record.leave_out is None else record.leave_out
-
-
-def _has_by_products(git: Git, path: Path) -> bool:
+def _has_by_products(git: Git, path: Path, record: Record) -> bool:
     """Whether by-products are all that keeps git from removing a worktree."""
     if not path.exists():
         return False
-    return worktrees.has_changes(git.at(path)) and not _changes(git, path)
+    return worktrees.has_changes(git.at(path)) and not _changes(git, path, record)
 
 
 def _is_merged(git: Git, place: Place, record: Record) -> bool:

@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from app.core.folders import Kind, folder_name
 from workers.git.git import Cancelled
+from workers.processes.nested_repositories import BY_PRODUCTS
 from workers.processes.orphans import close_here, open_here
 from workers.processes.user_folders import claim_folder
 
@@ -60,6 +61,11 @@ class Record(BaseModel):
     store: str = ""
     #: The patterns of by-products, which are in no commit; None for the default ones.
     leave_out: tuple[str, ...] | None = None
+
+    @property
+    def by_products(self) -> tuple[str, ...]:
+        """Return the patterns of by-products."""
+        return BY_PRODUCTS if self.leave_out is None else self.leave_out
 
 
 class Shelf(NamedTuple):
