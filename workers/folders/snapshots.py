@@ -330,7 +330,7 @@ class Worktree:
         (repository.home / "index.lock").unlink(missing_ok=True)  # its holder was killed
         self._prepare_index(repository)
         if self.is_own or not repository.is_in_repository:
-            self._note_nested(open_nested(self._raw, self.folder, self._submodules()))
+            self._note_nested(open_nested(self._raw, self.folder, self._submodules(repository)))
         self._add_all(repository)
         self._store_converted(repository)
         prefix = repository.prefix
@@ -347,14 +347,13 @@ class Worktree:
         """The file with the names of the repositories whose files the snapshots have."""
         return self.shelf / "nested"
 
-    def _submodules(self) -> frozenset[str]:
+    def _submodules(self, repository: PrivateRepository) -> frozenset[str]:
         """The submodules from before the first doer, noted at the first snapshot of any folder."""
         noted = self.shelf / _SUBMODULES
         if not noted.exists():
-            top = self._raw("rev-parse", "--show-toplevel").split("\n")[0]
-            gitmodules = ""
+            gitmodules, file = "", repository.top / ".gitmodules"
             with suppress(OSError):
-                gitmodules = Path(top, ".gitmodules").read_text(errors="surrogateescape")
+                gitmodules = file.read_text(errors="surrogateescape")
             draft = noted.with_suffix(".new")
             draft.write_bytes(os.fsencode("\0".join(submodules_of(gitmodules))))
             draft.replace(noted)
