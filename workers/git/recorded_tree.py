@@ -32,8 +32,8 @@ class Work(NamedTuple):
     tree: str
     #: The folder with objects of the tree that the worktree's repository does not have.
     objects: Path
-    #: Variables with which git works in the repository of the snapshots: it has the lists of
-    #: attributes from before the first doer.
+    #: Variables with which git works in the repository of the snapshots: it converts nothing, and
+    #: its settings name the user's own list of attributes from before the first doer.
     snapshots: Mapping[str, str]
     #: The settings by which git converted files then.
     conversions: Mapping[str, str]
