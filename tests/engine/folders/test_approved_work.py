@@ -194,16 +194,14 @@ def test_change_between_an_answer_that_counts_and_the_next_step_is_contested(
     sessions: Sessions, repo: Path, how: str
 ) -> None:
     """The step does not run; who resumes the session wants it to run on the folder as it is."""
-    work = {"type": "llm", "agentType": "writer", "identifier": "one",
-            "messages": [{"role": "user", "content": ["go"]}]}  # fmt: skip
-    ask = {"type": "human", "label": "release", "question": "Shall it be released?"}
+    work, ask, following = two_steps()
     deploys = {"command": "touch deployed", "name": "deploys"}
     step = {
-        "agent": {**work, "label": "next"},
+        "agent": following,
         "check": {"type": "check", "label": "next", "checker": deploys},
         "subflow": {"type": "subflow", "flowNames": ["sub"]},
     }["agent" if how == "stopped" else how]
-    flows = {"sub": {"steps": [{**work, "label": "next"}]}}
+    flows = {"sub": {"steps": [following]}}
     given = {"kind": "flow", "name": "f", "cwd": str(repo), "steps": [work, ask, step]}
     session = sessions.submit_document({**given, "flows": flows} if how == "subflow" else given)
     sessions.engine.answers.give(session, ANSWER)
