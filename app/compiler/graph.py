@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ from app.errors import InvalidDocument, SeveralInvalid
 from leadhand.graphs.documents import GraphDocument, GraphStep, accepts_null
 from leadhand.graphs.faults import needs_of
 from leadhand.graphs.values import Held, fill, value_at
+from leadhand.models.cycles import in_order
 from leadhand.models.documents import LoopDocument, WorkflowDocument
 from leadhand.models.references import Reference, ReferenceFault, Target, references_in, target_of
 from leadhand.models.tool_schemas import is_local_tool
@@ -239,11 +240,16 @@ class _Compiler:
         """The steps beside which no other runs, and no other item: all others wait or are done."""
         steps = self._document.steps
         needs = {step.name: self._needs_of(step) for step in steps}
-        followers: dict[str, list[str]] = {name: [] for name in needs}
-        for name, above in needs.items():
-            for one in above:
-                followers[one].append(name)
-        before, after = _reached(needs, followers), _reached(followers, needs)
+        order = in_order(needs)
+        bits = {name: 1 << number for number, name in enumerate(order)}
+        # All steps before and after each one, as bits.
+        before, after = dict.fromkeys(needs, 0), dict.fromkeys(needs, 0)
+        for name in order:
+            for one in needs[name]:
+                before[name] |= before[one] | bits[one]
+        for name in reversed(order):
+            for one in needs[name]:
+                after[one] |= after[name] | bits[name]
         return frozenset(
             step.name
             for step in steps
@@ -259,23 +265,6 @@ class _Compiler:
             free = f"{id_[:58]}-{number}"
         self._taken.add(free)
         return free
-
-
-def _reached(
-    next_: Mapping[str, Sequence[str]], back: Mapping[str, Sequence[str]]
-) -> dict[str, int]:
-    """All that each node of an acyclic graph leads to, as bits by the order of the nodes."""
-    bits = {name: 1 << number for number, name in enumerate(next_)}
-    left = {name: len(next_[name]) for name in next_}
-    ready, reached = [name for name, count in left.items() if not count], dict.fromkeys(next_, 0)
-    while ready:
-        name = ready.pop()
-        for one in back[name]:
-            reached[one] |= reached[name] | bits[name]
-            left[one] -= 1
-            if not left[one]:
-                ready.append(one)
-    return reached
 
 
 def session_node(

@@ -1,4 +1,4 @@
-"""Finds nodes that can never start because they need each other (pure)."""
+"""Orders nodes by their needs; finds those that can never start, as they need each other (pure)."""
 
 from __future__ import annotations
 
@@ -8,26 +8,33 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 _SHOWN = 20
 
 
-def find_blocked(needs: Mapping[str, Collection[str]]) -> set[str]:
-    """Returns the nodes of cycles and all nodes that depend on them (Kahn's algorithm).
+def in_order(needs: Mapping[str, Collection[str]]) -> list[str]:
+    """Returns each node after those that it needs; none that a cycle blocks (Kahn's algorithm).
 
-    >>> sorted(find_blocked({"a": (), "b": ("c",), "c": ("b",), "d": ("a", "b")}))
-    ['b', 'c', 'd']
+    >>> in_order({"c": ("a", "b"), "b": ("a",), "a": (), "d": ("d",)})
+    ['a', 'b', 'c']
     """
     left = {name: len(wanted) for name, wanted in needs.items()}
     followers: dict[str, list[str]] = {name: [] for name in needs}
     for name, wanted in needs.items():
         for need in wanted:
             followers[need].append(name)
-    free = [name for name, count in left.items() if not count]
-    while free:
-        done = free.pop()
-        del left[done]
+    order = [name for name, count in left.items() if not count]
+    for done in order:  # it grows
         for name in followers[done]:
             left[name] -= 1
             if not left[name]:
-                free.append(name)
-    return set(left)
+                order.append(name)
+    return order
+
+
+def find_blocked(needs: Mapping[str, Collection[str]]) -> set[str]:
+    """Returns the nodes of cycles and all nodes that depend on them.
+
+    >>> sorted(find_blocked({"a": (), "b": ("c",), "c": ("b",), "d": ("a", "b")}))
+    ['b', 'c', 'd']
+    """
+    return needs.keys() - in_order(needs)
 
 
 def find_cycles(needs: Mapping[str, Collection[str]]) -> Iterator[list[str]]:
