@@ -209,11 +209,9 @@ def _make(task: BodyTask, cancel: threading.Event, deadline: float) -> Outcome:
     git = Git(Path(made.origin), cancel, deadline)
     place = _place(task, made, git)
     facts = made.model_dump(exclude={"plan", "prefix", "message"})
-    by_products = left_out(task.inputs)
     wanted = Record(
-        **facts, session=task.session, store=task.store,
-        leave_out=None if by_products is None else tuple(by_products),
-    )  # fmt: skip
+        **facts, session=task.session, store=task.store, leave_out=left_out(task.inputs)
+    )
     if made.kind == "copy":
         record = make_copy(
             place.path, wanted, most=task.copy_max, cancel=cancel, deadline=deadline,

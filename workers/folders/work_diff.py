@@ -191,10 +191,10 @@ def session_tree(
     return Worktree(where, shelf, is_own=top is not None, most=most, leave_out=by_products)
 
 
-def left_out(inputs: Mapping[str, JsonValue]) -> list[str] | None:
+def left_out(inputs: Mapping[str, JsonValue]) -> tuple[str, ...] | None:
     """Returns the patterns of by-products in a step's inputs; None for the default ones."""
     patterns = inputs.get("leave_out")
-    return [str(one) for one in patterns] if isinstance(patterns, list) else None
+    return tuple(map(str, patterns)) if isinstance(patterns, list) else None
 
 
 def needs_snapshot(work: Work) -> bool:

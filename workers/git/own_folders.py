@@ -7,7 +7,7 @@ lock is that of the repository, whose place is by its real common directory.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import NamedTuple
@@ -95,7 +95,7 @@ def open_folder(
     most: int,
     store: str = "",
     state: RecordedState | None = None,
-    leave_out: Sequence[str] | None = None,
+    leave_out: tuple[str, ...] | None = None,
 ) -> Record:
     """Make a session's own folder (worktree or copy), unless it exists, and return its record.
 
@@ -114,10 +114,9 @@ def open_folder(
             f"the folder for worktrees, {str(home.root)!r}, lies inside {str(top)!r}; set"
             " LEADHAND_WORKTREES to one outside"
         )
-    by_products = None if leave_out is None else tuple(leave_out)
     wanted = Record(
         kind="worktree", origin=str(home.origin), task=TREE, run=1, session=home.session,
-        store=store, leave_out=by_products,
+        store=store, leave_out=leave_out,
     )  # fmt: skip
     if found is None:
         return _copy(git, home, wanted, most)

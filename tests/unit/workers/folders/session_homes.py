@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from app.core.folders import RecordedState
@@ -40,7 +39,7 @@ class OneHome:
         self,
         store: str = "",
         state: RecordedState | None = None,
-        leave_out: Sequence[str] | None = None,
+        leave_out: tuple[str, ...] | None = None,
     ) -> Record:
         return open_folder(
             self.git, self.home, most=self.most, store=store, state=state, leave_out=leave_out

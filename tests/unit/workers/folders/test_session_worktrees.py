@@ -143,7 +143,7 @@ def test_session_from_a_detached_head_works_and_says_how_to_take_it(one: OneHome
 
 
 def test_what_an_unaccepted_session_left_is_applied_too(one: OneHome) -> None:
-    one.open(leave_out=["/built/"])
+    one.open(leave_out=("/built/",))
     one.write("new.txt", "left")
     one.write("built/a.txt", "no work")
     large = one.write("large", "")
