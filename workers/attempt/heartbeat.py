@@ -73,12 +73,7 @@ class Lease:
         return now - self.good > self._ask_s
 
     def until(self, timeout_s: float) -> float:
-        """Return when a body with this timeout must have ended, on the monotonic clock.
-
-        Never, if the lease was handed back before its body started.
-        """
-        if self.why == "lost" and not self.begun:
-            return float("inf")
+        """Return when a body with this timeout must have ended, on the monotonic clock."""
         return min(self.good + self._kill_s, self.since + timeout_s + PAST_DEADLINE_S)
 
     @property
