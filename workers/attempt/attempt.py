@@ -91,7 +91,6 @@ class _Waiting:
         #: Called with each answer of the store.
         self._go_on = go_on
         self.held: list[Held] = []
-
         #: When they may be settled early once more, on the monotonic clock.
         self._again = 0.0
 

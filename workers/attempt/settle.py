@@ -121,9 +121,11 @@ class Settler:
             answers = self._engine.attempts.settle_all(each, worker=self._worker)
         except Exception:  # noqa: BLE001 - settling them one by one reports the error
             return []
+        settled: list[Settled] = []
         for one, answer in zip(held, answers, strict=True):
             _log_end(one.work, one.outcome, answer.word)
-        return [Settled(answer, sent, one.lease) for one, answer in zip(held, answers, strict=True)]
+            settled.append(Settled(answer, sent, one.lease))
+        return settled
 
     def run_guarded(self, lease: Lease, carry_out: Callable[[], T]) -> T | Settled | None:
         """Call `carry_out`; release the attempt if the disk is full, fail it on unexpected errors.
