@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from leadhand.local import user_state as home_folder
+from leadhand.local import user_state
 from leadhand.local.errors import (
     EmbeddedError,
     FolderUnfit,
@@ -26,14 +26,14 @@ from leadhand.local.supervisor import rotate_logs
 
 
 def test_folder_is_closed_to_others_and_hidden_from_git(home: Path):
-    home_folder.prepare(home)
+    user_state.prepare(home)
     assert stat.S_IMODE(home.stat().st_mode) == 0o700
     assert (home / ".gitignore").read_text() == "*\n"
 
 
 def test_folder_that_was_open_is_closed(home: Path):
     home.mkdir(mode=0o755)
-    home_folder.prepare(home)
+    user_state.prepare(home)
     assert stat.S_IMODE(home.stat().st_mode) == 0o700
 
 
@@ -50,7 +50,7 @@ def test_folder_that_was_open_is_closed(home: Path):
 def test_failed_call_is_told_with_the_way_out(home: Path, number: int, why: str):
     with (
         pytest.raises(FolderUnfit, match=why) as told,
-        home_folder.fit(home),
+        user_state.fit(home),
     ):
         raise OSError(number, os.strerror(number))
     assert "LEADHAND_HOME" in str(told.value)
@@ -59,13 +59,13 @@ def test_failed_call_is_told_with_the_way_out(home: Path, number: int, why: str)
 @pytest.mark.skipif(sys.platform != "linux", reason="asks for a folder that nobody may write to")
 def test_folder_where_nothing_can_be_made_is_named():
     with pytest.raises(FolderUnfit, match=r"/sys/\.leadhand"):
-        home_folder.prepare(Path("/sys/.leadhand"))
+        user_state.prepare(Path("/sys/.leadhand"))
 
 
 def test_written_file_is_its_owners_only_and_whole(home: Path):
-    home_folder.prepare(home)
-    home_folder.write_fields(home / "run.json", {"pid": 1, "url": "u"})
-    assert home_folder.read_fields(home / "run.json") == {"pid": 1, "url": "u"}
+    user_state.prepare(home)
+    user_state.write_fields(home / "run.json", {"pid": 1, "url": "u"})
+    assert user_state.read_fields(home / "run.json") == {"pid": 1, "url": "u"}
     assert stat.S_IMODE((home / "run.json").stat().st_mode) == 0o600
     assert [path.name for path in home.glob("run.json*")] == ["run.json"]
 
@@ -73,18 +73,18 @@ def test_written_file_is_its_owners_only_and_whole(home: Path):
 @pytest.mark.parametrize("content", ["", '{"pid": ', "[1]"])
 def test_cut_file_holds_nothing(tmp_path: Path, content: str):
     (tmp_path / "run.json").write_text(content)
-    assert home_folder.read_fields(tmp_path / "run.json") == {}
+    assert user_state.read_fields(tmp_path / "run.json") == {}
 
 
 def test_tail_is_of_what_came_since(tmp_path: Path):
     log = tmp_path / "x.log"
     log.write_text("old\n")
-    since = home_folder.size(log)
+    since = user_state.size(log)
     with log.open("a") as file:
         file.writelines(f"line {number}\n" for number in range(100))
-    assert home_folder.tail(log, since=since).splitlines()[-1] == "line 99"
-    assert len(home_folder.tail(log).splitlines()) == 15
-    assert home_folder.tail(tmp_path / "none.log") == ""
+    assert user_state.tail(log, since=since).splitlines()[-1] == "line 99"
+    assert len(user_state.tail(log).splitlines()) == 15
+    assert user_state.tail(tmp_path / "none.log") == ""
 
 
 def test_log_that_grew_too_large_begins_anew_for_who_appends(tmp_path: Path):
