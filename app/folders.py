@@ -26,7 +26,6 @@ from app.core.states import ACCEPTED, ENDED, FINAL, SessionStatus
 from app.plans.edits import read_survey
 from app.plans.tasks import PlanRecord, parse_plan
 from app.sessions.context import SessionContext
-from app.sessions.drafts import Environments
 from app.sessions.listing import END, decode_place, encode_cursor
 from app.sessions.submit import About, Request
 from app.store.store import Store
@@ -319,8 +318,7 @@ def apply(
     )
     merge = PurePosixPath(found.folder).with_name(MERGE_FOLDER) / own.prefix
     definitions = engine.submit.definitions.again(ref, fields, free=free)
-    effective = Environments(engine.store, engine.settings, engine.registry).effective(environment)
-    request = Request(environment=effective, defined=definitions, free=definitions.free)
+    request = Request(environment=environment, defined=definitions, free=definitions.free)
     about = _about(engine, ref, program, own.origin, "Apply")
     about = about._replace(cwd=own.origin if is_copy else str(merge), listed_in=own.origin)
     return ApplyingView(session=engine.submit.program_of(request, program, about).session)

@@ -407,9 +407,7 @@ class Submissions:
 
         `environment` is what its caller passes.
         """
-        request = Request(body, key, parent, root, owner)
-        if environment is not None:
-            request = request._replace(environment=self._environment(request, environment))
+        request = Request(body, key, parent, root, owner, environment=environment)
         return self.program_of(request, program, about, size=size)
 
     def program_of(
@@ -417,12 +415,11 @@ class Submissions:
     ) -> Submitted:
         """Create a session for a compiled program, for this caller.
 
-        Raises ParentRests and TreeLimitReached for a child session, IdempotencyConflict,
-        QuotaPassed, LabelTaken.
+        Raises InvalidDocument for the environment, ParentRests and TreeLimitReached for a child
+        session, IdempotencyConflict, QuotaPassed, LabelTaken.
         """
-        if request.environment is None:
-            environment = self._environment(request, SessionEnvironment())
-            request = request._replace(environment=environment)
+        environment = self._environment(request, SessionEnvironment())
+        request = request._replace(environment=environment)
         return self.create(request, partial(self._signed, request, program, about, size=size))
 
     def create(self, request: Request, make: Callable[[], NewSession]) -> Submitted:
