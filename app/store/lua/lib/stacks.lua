@@ -34,6 +34,16 @@ local function shown_of(key)
   return shown
 end
 
+-- Whether an id is that of a workflow session, of a deleted one or of a session.
+local function is_used(tx, id)
+  return redis.call('EXISTS', key_of(tx, 'workflow', id), key_of(tx, 'id', id)) > 0
+end
+
+-- Whether there is a stack of the name that this one is to get.
+local function is_occupied(tx)
+  return tx.args.to ~= nil and redis.call('EXISTS', key_of(tx, 'stack', tx.args.to)) == 1
+end
+
 -- The key under which the result of a change is kept; nil for a look.
 local function kept_key(tx)
   return tx.args.nonce and key_of(tx, 'stack-call', tx.args.stack .. ':' .. tx.args.nonce)
@@ -55,8 +65,7 @@ function stacks.read(tx)
   local top = view.line[#view.line]
   id = id or top and top.id or ''
   view.workflow = fields_of(key_of(tx, 'workflow', id))
-  view.is_used = redis.call('EXISTS', key_of(tx, 'workflow', id), key_of(tx, 'id', id)) > 0
-  view.is_occupied = args.to ~= nil and redis.call('EXISTS', key_of(tx, 'stack', args.to)) == 1
+  view.is_used, view.is_occupied = is_used(tx, id), is_occupied(tx)
   tx.reply.stack = view
 end
 
@@ -66,11 +75,11 @@ local function is_as_read(tx)
   local args = tx.args
   local version = redis.call('HGET', key_of(tx, 'stack', args.stack), 'version')
   if tonumber(version or 0) ~= args.version then return false end
-  if args.to and redis.call('EXISTS', key_of(tx, 'stack', args.to)) == 1 then return false end
+  if is_occupied(tx) then return false end
   for id in pairs(args.records) do
     if id ~= args.new and not exists(tx, id) then return false end
   end
-  return not args.new or redis.call('EXISTS', key_of(tx, 'workflow', args.new), key_of(tx, 'id', args.new)) == 0
+  return not args.new or not is_used(tx, args.new)
 end
 
 -- Marks the id of a deleted workflow session as used: for a week it is neither given again nor imported.
@@ -152,7 +161,7 @@ end
 local function write_head(tx, name)
   local key, all = key_of(tx, 'stack', name), key_of(tx, 'stack-all', name)
   redis.call('DEL', key)
-  for name, value in pairs(tx.args.head) do redis.call('HSET', key, name, value) end
+  for field, value in pairs(tx.args.head) do redis.call('HSET', key, field, value) end
   redis.call('ZADD', tx.shared.stacks, tx.clock, name)
   redis.call('PERSIST', all)
   if redis.call('EXISTS', key_of(tx, 'stack-line', name)) == 1 then return end
