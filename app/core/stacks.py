@@ -429,6 +429,8 @@ def workflow_view(fields: Mapping[str, str]) -> WorkflowSession:
 
 def pack_workflow(workflow: WorkflowSession) -> dict[str, str | None]:
     """Converts a workflow session to the fields of its record. Raises InvalidDocument."""
+    started = _ms_of(workflow.started_at, "record.started_at")
+    completed = _optional_ms(workflow.completed_at, "record.completed_at")
     fields: dict[str, str | None] = {
         "status": workflow.status,
         "job_name": workflow.job_name,
@@ -437,8 +439,8 @@ def pack_workflow(workflow: WorkflowSession) -> dict[str, str | None]:
         "instance_id": workflow.instance_id,
         "current_step_id": workflow.current_step_id,
         "current_entry_index": str(workflow.current_entry_index),
-        "started": str(ms_of(workflow.started_at, "record.started_at")),
-        "completed": _optional_ms(workflow.completed_at, "record.completed_at"),
+        "started": str(started),
+        "completed": None if completed is None else str(completed),
         "abort_reason": workflow.abort_reason and redact(workflow.abort_reason),
         "revision": str(workflow.revision),
         "steps": str(len(workflow.step_progress)),
@@ -448,17 +450,17 @@ def pack_workflow(workflow: WorkflowSession) -> dict[str, str | None]:
     steps: dict[str, str | None] = {}
     for order, (name, step) in enumerate(workflow.step_progress.items(), start=1):
         steps |= _pack_step(name, order, step)
-    size = sum(len((text or "").encode()) for name, text in steps.items() if name[0] in "on")
+    size = sum(_size(text) for name, text in steps.items() if name[0] in "on")
     if size > TOTAL_BYTES:
         hint = f"its outputs and notes have {size} bytes, more than {TOTAL_BYTES}"
         raise InvalidDocument("record.step_progress", "...", hint)
     return {**fields, "bytes": str(size), **steps}
 
 
-def ms_of(time: str, field: str) -> int:
+def _ms_of(time: str, field: str) -> int:
     """Parses an ISO 8601 time to ms, in UTC if it has no offset. Raises InvalidDocument.
 
-    >>> ms_of("1970-01-01T00:00:01.5+00:00", "at"), ms_of("1970-01-01T00:00:01", "at")
+    >>> _ms_of("1970-01-01T00:00:01.5+00:00", "at"), _ms_of("1970-01-01T00:00:01", "at")
     (1500, 1000)
     """
     try:
@@ -474,18 +476,16 @@ def ms_of(time: str, field: str) -> int:
     return milliseconds
 
 
-def _optional_ms(time: str | None, field: str) -> str | None:
-    return None if time is None else str(ms_of(time, field))
+def _optional_ms(time: str | None, field: str) -> int | None:
+    return None if time is None else _ms_of(time, field)
 
 
 def _pack_step(name: str, order: int, step: StepProgress) -> dict[str, str | None]:
     where = f"record.step_progress.{name}"
-    started = _optional_ms(step.started_at, f"{where}.started_at")
-    completed = _optional_ms(step.completed_at, f"{where}.completed_at")
     record = StoredStep(
         order=order,
-        started=None if started is None else int(started),
-        completed=None if completed is None else int(completed),
+        started=_optional_ms(step.started_at, f"{where}.started_at"),
+        completed=_optional_ms(step.completed_at, f"{where}.completed_at"),
         attempts=step.quality_attempts,
     )
     return {
