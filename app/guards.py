@@ -79,7 +79,7 @@ def _children_at_work(engine: SessionContext, session: str) -> list[str]:
 def _sessions(
     engine: SessionContext, agent_session: str | None, inside: str | None
 ) -> Iterator[SessionView]:
-    label = f"{_INSIDE}{inside}" if inside else None
+    label = inside_label(inside) or None
     wanted = SessionsWanted(kind="guard", name=agent_session, label=label, status=_OPEN)
     cursor: str | None = None
     while True:
@@ -392,4 +392,4 @@ def inside_label(session: str | None) -> str:
     >>> inside_label("0000000a"), inside_label(None)
     ('inside 0000000a', '')
     """
-    return f"inside {session}" if session else ""
+    return f"{_INSIDE}{session}" if session else ""
