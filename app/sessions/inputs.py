@@ -242,6 +242,6 @@ def _item(store: Store, ref: SessionRef, step: Step, address: str) -> JsonValue:
     each, _, number = address.rpartition("#")
     if isinstance(step.for_each, tuple):
         return step.for_each[int(number) - 1]
-    node = f"{block_of(each)}/{step.id}" if block_of(each) else step.id
+    node = within(block_of(each), step.id)
     found = store.values(ref, "items", [f"{node}#{number}"])
     return next((json.loads(text) for text in found.values()), None)
