@@ -230,11 +230,10 @@ def _why_of(outcome: Mapping[str, object]) -> NoDiffsWhy:
 
 def read_receipt(engine: Context, session: str) -> ReceiptView:
     """Returns a session's last stop, exit or abort, and the attempts it ended in the tree."""
-    ref = engine.store.ref(session)
-    fields = engine.store.fields(ref) if ref else {}
-    if ref is None or "status" not in fields:
+    ref = engine.registry.ref(session)
+    status = engine.store.values(ref, "session", ["status"]).get("status")
+    if status is None:
         raise SessionUnknown(session)
-    status = fields["status"]
     control = _last_control(engine.store.all_events(ref), since_ms=0)
     if control is None:
         return ReceiptView(session=session, status=status)

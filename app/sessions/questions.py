@@ -18,7 +18,6 @@ from app.sessions.listing import decode_cursor, encode_cursor, invalid_cursor
 from app.store.errors import read_undamaged
 from app.store.session_reads import Place
 from app.truncate import cut
-from leadhand.errors import SessionUnknown
 from leadhand.models.forms import AnswerRules, Form, GivenAnswer, default_of, leaves, parse_rules
 from leadhand.models.views.explain import QuestionView, SeenWork
 from leadhand.models.views.view import Page
@@ -131,9 +130,7 @@ def list_questions_of_tree(engine: Context, session: str, *, limit: int) -> Page
 
     Raises SessionUnknown.
     """
-    ref = engine.store.ref(session)
-    if ref is None:
-        raise SessionUnknown(session)
+    ref = engine.registry.ref(session)
     return Page(items=list(islice(_tree(engine, ref, DEPTH), limit)))
 
 

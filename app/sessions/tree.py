@@ -88,9 +88,9 @@ def is_within(engine: Context, session: str, top: str) -> bool:
 
 
 def _session(engine: Context, session: str) -> tuple[SessionRef, Fields]:
-    ref = engine.store.ref(session)
-    fields = engine.store.fields(ref) if ref is not None else {}
-    if ref is None or "status" not in fields:
+    ref = engine.registry.ref(session)
+    fields = engine.store.fields(ref)
+    if "status" not in fields:
         raise SessionUnknown(session)
     return ref, fields
 
