@@ -126,9 +126,9 @@ class Engine(SessionContext):
     def _add_follow_ups(self, store: Store, settings: Settings, carrier: Carrier) -> None:
         """Add the services that follow: reports, plans, deletion, outbox, expiry and audit."""
         self.reports = ChildReports(self, self.control, self.answers)
-        self.deletion = Deletion(self, self.control, self.reports)
+        self.deletion = Deletion(self, self.control)
         self.bulk = Bulk(store, self.queries, self.control, self.deletion, self.annotations)
-        self.outbox = Outbox(self, self.queries, self.control, self.deletion)
+        self.outbox = Outbox(self, self.control, self.deletion)
         self.transitions.deliver = self.outbox.run
         self.expiry = Expiry(self, carrier)
         self.local_work = LocalWork(

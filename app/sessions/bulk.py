@@ -13,12 +13,11 @@ from typing import NamedTuple
 from pydantic import JsonValue
 
 from app import folders
-from app.context import Context
 from app.core.states import Seen, SessionStatus
 from app.errors import InvalidDocument
 from app.programs import Registry
 from app.redaction import without_keys
-from app.sessions.answers import ChildReports
+from app.sessions.context import SessionContext
 from app.sessions.control import SessionControl
 from app.sessions.listing import encode_cursor
 from app.sessions.presenters import shown_status
@@ -57,15 +56,9 @@ _WAITS = "waiting"
 class Deletion:
     """Deletes sessions without losing undelivered reports to their parents."""
 
-    def __init__(
-        self,
-        engine: Context,
-        control: SessionControl,
-        reports: ChildReports,
-    ) -> None:
+    def __init__(self, engine: SessionContext, control: SessionControl) -> None:
         self._engine = engine
         self._control = control
-        self._reports = reports
 
     def delete(
         self,
@@ -85,16 +78,17 @@ class Deletion:
         ref = self._engine.registry.ref(session)
         if not (force or expired):
             folders.check_deletion(self._engine, session)
-        parent = self._reports.parent_of(ref)
+        reports = self._engine.reports
+        parent = reports.parent_of(ref)
         if parent:
             try:
-                self._reports.deliver(ref)
+                reports.deliver(ref)
             except StoreFull:
-                if self._reports.is_undelivered(ref, parent):
+                if reports.is_undelivered(ref, parent):
                     raise  # the report would be lost with the session
         view = self._control.delete(session, force=force, seen=seen)
         if view is None and parent:
-            self._reports.report_deletion(ref, parent)
+            reports.report_deletion(ref, parent)
         return view
 
 

@@ -18,7 +18,6 @@ from app.plans.progress import spawn_task
 from app.sessions.bulk import Deletion
 from app.sessions.context import SessionContext
 from app.sessions.control import SessionControl
-from app.sessions.queries import Queries
 from app.shared import expire_lock
 from leadhand.errors import ControlRefused, SessionChanged, SessionStillRuns, SessionUnknown
 from leadhand.models.views.result import ExportView
@@ -39,16 +38,9 @@ _WANTED = {
 class Outbox:
     """Handles outbox messages."""
 
-    def __init__(
-        self,
-        engine: SessionContext,
-        queries: Queries,
-        control: SessionControl,
-        deletion: Deletion,
-    ) -> None:
+    def __init__(self, engine: SessionContext, control: SessionControl, deletion: Deletion) -> None:
         self._engine = engine
         self._store = engine.store
-        self._queries = queries
         self._control = control
         self._deletion = deletion
 
@@ -98,7 +90,7 @@ class Outbox:
             return
         if fields.get("export"):
             try:
-                keep(self._queries.export(ref.id), self._engine.settings.export_dir)
+                keep(self._engine.queries.export(ref.id), self._engine.settings.export_dir)
             except ExportOwed as error:
                 if self._engine.settings.export_dir is not None:
                     self._store.fleet().record_owed_export(ref.id, error.why)
