@@ -1,4 +1,8 @@
-"""What a tree of sessions shares: named locks, values, and limits by key."""
+"""What a tree of sessions shares: named locks, values, and limits by key.
+
+All functions of an engine raise StoreAway; those of a session raise SessionUnknown, and
+InvalidDocument for the name of a lock or the key of a value.
+"""
 
 from __future__ import annotations
 
@@ -49,8 +53,6 @@ SeenLimit = Sequence[Limit] | Literal["any"]
 _NOBODY = SessionRef("", "")
 #: Values of an export that are read in one call, of at most 64 kB each.
 _AT_ONCE = 50
-#: What the calls of one body or person have in common.
-_ENDED = "the attempt that the token was given to has ended"
 
 
 def set_value(
@@ -359,21 +361,21 @@ def acquire_lock(
     LockLost if this holder had the lock before, LockRefused, CapabilityRefused.
     """
     call = call._replace(holder=call.holder or uuid.uuid4().hex)
-    arguments = _arguments(name, ttl_s, call) | {"queue": queue or None}
-    answer = _lock(engine, session, arguments)
+    arguments = _lock_arguments(name, ttl_s, call) | {"queue": queue or None}
+    answer = _run_lock(engine, session, arguments)
     if answer.word in ("held", "waiting"):
         return grant_view(name, call.holder, answer)
-    raise _refusal(session, name, call, answer)
+    raise _lock_refusal(session, name, call, answer)
 
 
 def renew_lock(
     engine: Context, session: str, name: str, call: LockCall, *, fence: int, ttl_s: float
 ) -> LockGrant:
     """Extend the time that a lock is held. Raises LockLost, LockRefused, CapabilityRefused."""
-    answer = _lock(engine, session, _arguments(name, ttl_s, call) | {"fence": fence})
+    answer = _run_lock(engine, session, _lock_arguments(name, ttl_s, call) | {"fence": fence})
     if answer.word == "held":
         return grant_view(name, call.holder, answer)
-    raise _refusal(session, name, call, answer)
+    raise _lock_refusal(session, name, call, answer)
 
 
 def release_lock(engine: Context, session: str, name: str, call: LockCall) -> bool:
@@ -391,18 +393,18 @@ def expire_lock(engine: Context, root: str, name: str) -> None:
     engine.store.run("tree_look", SessionRef(root, root), "", {"lock": f"lock:{root}:{name}"})
 
 
-def _lock(engine: Context, session: str, arguments: Mapping[str, JsonValue]) -> Reply:
+def _run_lock(engine: Context, session: str, arguments: Mapping[str, JsonValue]) -> Reply:
     return engine.transitions.run("tree_lock", engine.registry.ref(session), arguments)
 
 
-def _arguments(name: str, ttl_s: float, call: LockCall) -> dict[str, JsonValue]:
+def _lock_arguments(name: str, ttl_s: float, call: LockCall) -> dict[str, JsonValue]:
     if not 1 <= ttl_s <= LONGEST_TTL_S:
         raise InvalidDocument("ttl_s", ttl_s, f"give 1 to {LONGEST_TTL_S:g} seconds")
     ttl_ms = round(ttl_s * 1000)
     return {"name": check_name(name, "name"), "ttl_ms": ttl_ms, **call.arguments()}
 
 
-def _refusal(session: str, name: str, call: LockCall, answer: Reply) -> Exception:
+def _lock_refusal(session: str, name: str, call: LockCall, answer: Reply) -> Exception:
     """The error for a refusal."""
     match answer.word:
         case "taken":
@@ -420,7 +422,7 @@ def _refusal(session: str, name: str, call: LockCall, answer: Reply) -> Exceptio
             why = f"session {session!r} is {answer.status}"
             return LockRefused(name, why, f"`leadhand explain {session}` says why, and what to do")
         case "superseded":
-            return CapabilityRefused(_ENDED)
+            return CapabilityRefused("the attempt that the token was given to has ended")
         case _:
             return SessionUnknown(session)
 
