@@ -137,9 +137,7 @@ def _replan_arguments(
     if status != SessionStatus.COMPLETED:
         return found
     document = document_of(engine.registry.program(engine.registry.facts(ref).program))
-    run = int(engine.store.values(child, "runs", [REPLAN_STEP]).get(REPLAN_STEP, 1))
-    address = REPLAN_STEP if run == 1 else f"{REPLAN_STEP}~{run}"
-    outcome = engine.store.values(child, "out", [address]).get(address, "{}")
+    outcome = _last_outcome(engine.store, child, REPLAN_STEP)
     return found | proposed_edit(outcome, ref.id, check_names(document.checkers))
 
 
@@ -165,8 +163,12 @@ def proposed_edit(outcome: str, session: str, checkers: list[str]) -> dict[str, 
 
 def read_survey(store: Store, ref: SessionRef) -> Survey | None:
     """Returns what the last inspection found out about a plan's folder; None before the first."""
-    run = int(store.values(ref, "runs", [WORKSPACE]).get(WORKSPACE, 1))
-    address = WORKSPACE if run == 1 else f"{WORKSPACE}~{run}"
-    found = store.values(ref, "out", [address]).get(address, "{}")
-    value = json.loads(found).get("value")
+    value = json.loads(_last_outcome(store, ref, WORKSPACE)).get("value")
     return None if value is None else Survey.model_validate(value)
+
+
+def _last_outcome(store: Store, ref: SessionRef, step: str) -> str:
+    """The outcome (JSON) of the last run of an outermost step; an empty one before it ended."""
+    run = int(store.values(ref, "runs", [step]).get(step, 1))
+    address = step if run == 1 else f"{step}~{run}"
+    return store.values(ref, "out", [address]).get(address, "{}")
