@@ -5,7 +5,7 @@ PYTHON ?= python3
 # Tests start a thousand processes; each would compile all modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 # Of the tests: many wait for processes, so that four on two cores are not too many. Each collects all
-# tests, which takes half a minute of CPU.
+# tests, which takes a quarter of a minute of CPU.
 WORKERS ?= 4
 BENCH ?=
 AGENT ?=
