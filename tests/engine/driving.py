@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -78,9 +78,6 @@ class Bench:
     redis: Any  # its stubs answer for asyncio too
     read: Reader = text_of
     routes: Routes = routing.routes
-    anew: Callable[[Program, Iterable[str], Iterable[str]], tuple[routing.Join, ...]] = (
-        routing.joins_for_rerun
-    )
     clock: Clock = field(default_factory=Clock)
     run_id: str | None = None
 
@@ -292,7 +289,7 @@ class Drive:
         done = [node.id for node in program.body if self._done(node)]
         failed = [n.id for n in program.body if n.id not in done and self._began(n)]
         names = routing.dependents(program, failed)
-        again = [join.argument() for join in self.bench.anew(program, names, done)]
+        again = [join.argument() for join in routing.joins_for_rerun(program, names, done)]
         return {"again": again, "ended": self.field("ended")}
 
     def sweep(self, *, depth: int = 0) -> list[str]:

@@ -1,4 +1,4 @@
-"""Faults planted in the scripts and in decide.py, each of which the suite must notice."""
+"""Faults planted in the scripts and in modules of app, each of which the suite must notice."""
 
 from __future__ import annotations
 
@@ -31,8 +31,6 @@ def planted(fault: Fault, url: str, patch: pytest.MonkeyPatch) -> Bench:
     if not fault.file.endswith(".py"):
         return Bench(connect(url), read=fault.read)
     faulty: Any = fault.module()
-    if fault.file == "core/routing.py":
-        return Bench(connect(url), routes=faulty.routes, anew=faulty.joins_for_rerun)
     for name, function in vars(import_module(faulty.__name__)).items():
         if isfunction(function) and function.__module__ == faulty.__name__:
             patch.setattr(function, "__code__", getattr(faulty, name).__code__)

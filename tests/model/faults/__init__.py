@@ -1,4 +1,4 @@
-"""Planted faults by subject: each changes one text of the scripts or of routing.py.
+"""Planted faults by subject: each changes one text of the scripts or of a module of app.
 
 The tests must notice each of them. Most are noticed by random walks beside the model.
 """
