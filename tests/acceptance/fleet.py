@@ -10,6 +10,7 @@ import httpx2
 from leadhand.local.processes import free_port
 from leadhand.local.redis_server import RedisServer
 from tests.acceptance.project import Project
+from tests.redis_users import of_broker
 from tests.waiting import wait_until
 
 TOKEN = "token of the test"
@@ -38,7 +39,7 @@ class Fleet(Project):
 
     @property
     def broker_url(self) -> str:
-        return self.redis.url.removesuffix("/0") + "/1"
+        return of_broker(self.redis.url)
 
     def serve(self) -> None:
         """Start the API and one worker, and wait until both are there."""

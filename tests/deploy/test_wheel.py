@@ -19,6 +19,7 @@ from leadhand.local.processes import free_port
 from tests.deploy.compose import ROOT
 from tests.deploy.installation import Installation, build, contents, unpack
 from tests.model_server import Say, model_server
+from tests.redis_users import of_broker
 from tests.waiting import wait_until
 
 SERVER = ("app", "tasks", "workers", "api")
@@ -145,7 +146,7 @@ def run_embedded(installation: Installation, folder: Path) -> None:
 def fleet_environment(folder: Path, redis_url: str, url: str) -> Mapping[str, str]:
     return {
         "LEADHAND_REDIS_URL": redis_url,
-        "LEADHAND_BROKER_URL": redis_url.removesuffix("/0") + "/1",
+        "LEADHAND_BROKER_URL": of_broker(redis_url),
         "LEADHAND_SECRET": "secret of the test",
         "LEADHAND_API_TOKEN": "token of the test",
         "LEADHAND_API_BIND": url.removeprefix("http://"),

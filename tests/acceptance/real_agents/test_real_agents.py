@@ -25,6 +25,7 @@ from tasks.bootstrap import make_engine
 from tests import real_agents
 from tests.fleet import RUNS, Fleet
 from tests.model_server import Asked, Drop, Hang, ModelServer, Refuse, Reply, Say, Use, model_server
+from tests.redis_users import of_broker
 from tests.waiting import wait_until
 from workers.prompts import VERDICT_QUESTION
 from workers.registry.agent_entry import BUILTIN_AGENTS
@@ -139,7 +140,7 @@ def is_of_ours(asked: Asked) -> bool:
 def world(tmp_path: Path) -> Iterator[World]:
     redis = RedisServer(tmp_path / "redis" / ".leadhand")
     with redis as server, model_server(lambda asked: Say("unscripted")) as model:
-        fleet = Fleet(tmp_path, server.url, server.url.removesuffix("/0") + "/1", lease_s=6)
+        fleet = Fleet(tmp_path, server.url, of_broker(server.url), lease_s=6)
         try:
             yield World(tmp_path, model, fleet, server)
         finally:

@@ -29,6 +29,7 @@ from leadhand.models.documents import LoopDocument
 from tests.acceptance.project import Project
 from tests.fleet import Fleet
 from tests.integration.api.test_api_process import TOKEN, running
+from tests.redis_users import of_broker
 from tests.silent_engine import silent_engine
 from tests.waiting import wait_until
 from workers.host.join_fleet import ServedStore
@@ -42,7 +43,7 @@ class Site:
     def __init__(self, folder: Path, server: RedisServer) -> None:
         self.folder = folder
         self.server = server
-        self.broker = server.url.removesuffix("/0") + "/1"
+        self.broker = of_broker(server.url)
         (folder / "api").mkdir()
         (folder / "work").mkdir()
         self.fleet = Fleet(

@@ -18,6 +18,7 @@ from app.engine import Engine
 from app.sessions.submit import About
 from app.settings import Settings
 from tasks.bootstrap import make_engine
+from tests.redis_users import of_broker
 from tests.waiting import wait_until
 from workers.attempt.heartbeat import WAIT_S, Heartbeats, Lease
 from workers.attempt.inline_watchdog import InlineWatchdog, describe_call
@@ -31,7 +32,7 @@ class World:
     """An engine, a session of quick steps side by side, and a process that is in an inline call."""
 
     def __init__(self, folder: Path, url: str) -> None:
-        env = {"REDIS_URL": url, "BROKER_URL": url.removesuffix("/0") + "/1", "SECRET": "s" * 20}
+        env = {"REDIS_URL": url, "BROKER_URL": of_broker(url), "SECRET": "s" * 20}
         env |= {"SPILL": str(folder / "spill"), "LEASE_S": str(LEASE_S)}
         settings = Settings.from_env({f"LEADHAND_{name}": value for name, value in env.items()})
         self.engine: Engine
