@@ -96,15 +96,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
     items[:] = long_first(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
 
 
-#: What is imported and collected stays to the end: without this, each collection of garbage in a
-#: test process walks all of it.
-gc.disable()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect no garbage meanwhile, and afterwards only what the tests make.
 
-
-def pytest_collection_finish() -> None:
-    """Collect garbage from here on, and only what the tests make."""
-    gc.freeze()
-    gc.enable()
+    What is imported and collected stays to the end: each collection of garbage would walk it all.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)
