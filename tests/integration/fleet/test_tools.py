@@ -283,7 +283,7 @@ def _listens(port: int) -> bool:
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("transport", ["stdio", pytest.param("http", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("transport", ["stdio", "http"])
 def test_tools_of_an_mcp_server_are_steps_of_a_graph_and_of_a_flow(
     fleet: Fleet, transport: str
 ) -> None:
