@@ -23,12 +23,6 @@ SECONDS: Mapping[tuple[str, str], int] = {
         "integration/fleet/test_killed_before_commit.py",
         "test_work_is_committed_once_whenever_the_worker_is_killed",
     ): 18,
-    ("contract/test_description.py", "test_the_served_api_answers_as_it_is_described"): 15,
-    ("integration/fleet/test_fleet.py", "test_two_workers_share_one_sessions_checkers"): 15,
-    (
-        "integration/fleet/test_machines.py",
-        "test_sessions_stay_where_their_folder_is_until_their_place_is_gone",
-    ): 15,
     (
         "acceptance/test_seed_example.py",
         "test_the_seeds_example_runs_unchanged_beside_hostile_modules",
